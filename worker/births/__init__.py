@@ -1,0 +1,1 @@
+"""Writes that are born in place (queue ``births``)."""

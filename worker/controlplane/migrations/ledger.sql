@@ -1,0 +1,128 @@
+-- What Reroot itself remembers. Every table lies in schema reroot; none has a foreign key into the control plane's
+-- tables, and dataset ids are text, so that other programs' deletes and types stay their own affair.
+
+CREATE TABLE reroot.moves (
+    dataset_id          text PRIMARY KEY,
+    workspace_id        text NOT NULL,
+    state               text NOT NULL DEFAULT 'queued'
+                        CONSTRAINT moves_state_known CHECK (state IN ('queued', 'flipped', 'done', 'parked')),
+    direction           text NOT NULL DEFAULT 'out'
+                        CONSTRAINT moves_direction_known CHECK (direction IN ('out', 'back')),
+    -- Raised by every claim and by every operator's command: the fence of the ledger.
+    claim               bigint NOT NULL DEFAULT 0,
+    attempts            integer NOT NULL DEFAULT 0,
+    busy_count          integer NOT NULL DEFAULT 0,
+    busy_since          timestamptz,
+    -- The identifier in the legacy namespace, as the log has it, and the place it goes to.
+    source_identifier   text NOT NULL,
+    table_name          text NOT NULL,
+    target_namespace    text NOT NULL,
+    -- Known from the first look at the old name on.
+    table_uuid          text,
+    -- Set by the flip: where the name that was left pointed to then, and what readers find since.
+    old_location        text,
+    old_sequence_number bigint,
+    snapshot_id         bigint,
+    row_count           bigint,
+    flipped_at          timestamptz,
+    done_at             timestamptz,
+    planned_at          timestamptz NOT NULL DEFAULT now(),
+    not_before          timestamptz NOT NULL DEFAULT now(),
+    -- Set by the UPDATE that claims a row for publishing, cleared by the attempt that starts.
+    published_at        timestamptz,
+    -- Set by the claim, cleared by every end: set and the lock free means that the attempt died.
+    attempt_started_at  timestamptz,
+    worker              text,
+    waiting_for         text,
+    park_code           text,
+    park_text           text,
+    park_remedy         text,
+    updated_at          timestamptz NOT NULL DEFAULT now(),
+    CONSTRAINT moves_parked_says_why CHECK ((state = 'parked') = (park_code IS NOT NULL))
+);
+
+CREATE INDEX moves_by_due ON reroot.moves (not_before) WHERE state IN ('queued', 'flipped');
+CREATE INDEX moves_by_state ON reroot.moves (state);
+
+CREATE TABLE reroot.move_events (
+    id          bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    dataset_id  text NOT NULL,
+    at          timestamptz NOT NULL DEFAULT clock_timestamp(),
+    claim       bigint NOT NULL,
+    -- planned, claimed, flipped, done, parked, retry, wait, busy, withdrawn, …; `transition` is the picture's letter.
+    event       text NOT NULL,
+    transition  text,
+    from_state  text,
+    to_state    text,
+    worker      text,
+    detail      jsonb NOT NULL DEFAULT '{}'
+);
+
+CREATE INDEX move_events_by_dataset ON reroot.move_events (dataset_id, id);
+
+-- The journal: every pointer that we intend to make or to take away, committed before the request, closed after it.
+CREATE TABLE reroot.pointers (
+    id                bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    dataset_id        text NOT NULL,
+    claim             bigint NOT NULL,
+    action            text NOT NULL
+                      CONSTRAINT pointers_action_known CHECK (action IN ('register', 'rename', 'withdraw')),
+    namespace         text NOT NULL,
+    table_name        text NOT NULL,
+    warehouse         text NOT NULL,
+    table_uuid        text NOT NULL,
+    metadata_location text NOT NULL,
+    sequence_number   bigint NOT NULL,
+    opened_at         timestamptz NOT NULL DEFAULT clock_timestamp(),
+    closed_at         timestamptz,
+    outcome           text CONSTRAINT pointers_outcome_known
+                      CHECK (outcome IN ('kept', 'withdrawn', 'returned', 'void', 'left')),
+    CONSTRAINT pointers_closed_says_how CHECK ((closed_at IS NULL) = (outcome IS NULL))
+);
+
+CREATE INDEX pointers_by_dataset ON reroot.pointers (dataset_id, id);
+CREATE INDEX pointers_open ON reroot.pointers (dataset_id) WHERE closed_at IS NULL;
+
+-- What is known of a warehouse: whether it is away (one probe at a time asks it) and how tables are moved in it.
+CREATE TABLE reroot.warehouses (
+    warehouse   text PRIMARY KEY,
+    strategy    text,
+    reason      text,
+    down_since  timestamptz,
+    down_until  timestamptz,
+    down_reason text,
+    updated_at  timestamptz NOT NULL DEFAULT now()
+);
+
+-- The warehouse of a workspace, where it is not given by the settings.
+CREATE TABLE reroot.tenants (
+    workspace_id text PRIMARY KEY,
+    warehouse    text NOT NULL
+);
+
+-- Workers that are alive: written by each worker's sweeper, every round.
+CREATE TABLE reroot.workers (
+    worker      text PRIMARY KEY,
+    queues      text[] NOT NULL,
+    concurrency integer NOT NULL,
+    started_at  timestamptz NOT NULL DEFAULT now(),
+    seen_at     timestamptz NOT NULL DEFAULT now()
+);
+
+-- What there is to do now, running attempts included: the autoscaler counts it, the sweeper publishes from it.
+CREATE VIEW reroot.due AS
+SELECT m.dataset_id,
+       'moves'::text AS queue,
+       m.state,
+       m.not_before,
+       m.published_at,
+       m.attempt_started_at,
+       o.dataset_id IS NOT NULL AS urgent
+FROM reroot.moves m
+LEFT JOIN (
+    SELECT DISTINCT p.dataset_id
+    FROM reroot.pointers p
+    WHERE p.closed_at IS NULL AND p.action IN ('rename', 'withdraw')
+) o USING (dataset_id)
+WHERE m.state IN ('queued', 'flipped')
+  AND (m.not_before <= now() OR o.dataset_id IS NOT NULL);

@@ -1,0 +1,1 @@
+"""The lakehouse: the only place with pyiceberg and with the catalogs' HTTP."""

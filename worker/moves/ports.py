@@ -1,0 +1,218 @@
+"""What a move needs from the control plane.
+
+Responsible for: the values of the ledger and the journal as the protocol reads them, and the two Protocols that
+``worker.controlplane`` implements.
+Must not know: SQL, psycopg.
+
+Two connections carry an attempt. The *lock's* is one transaction from the lock to the end: it touches no table before
+the flip or the end, and every end is written on it. The *second* commits each statement at once: claim, journal.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+from worker.identifiers import TableIdentifier, resolve
+from worker.moves.machine import Direction, State
+from worker.outcome import Outcome, ParkCode
+
+
+class Action(StrEnum):
+    """What a journal entry is about."""
+
+    REGISTER = "register"
+    RENAME = "rename"
+    WITHDRAW = "withdraw"
+
+
+class Closed(StrEnum):
+    """How a journal entry ended."""
+
+    KEPT = "kept"
+    """The pointer stands and the resolver names it."""
+    WITHDRAWN = "withdrawn"
+    """The pointer is gone."""
+    RETURNED = "returned"
+    """It was in quarantine and stands under its name again."""
+    VOID = "void"
+    """The request never took effect."""
+    LEFT = "left"
+    """It was left where it is, for a person; the park text names it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One open line of the journal: a pointer that we intended to make or to take away."""
+
+    id: int
+    action: Action
+    identifier: TableIdentifier
+    table_uuid: str
+    metadata_location: str
+    sequence_number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """The ledger's row."""
+
+    dataset_id: str
+    workspace_id: str
+    state: State
+    direction: Direction
+    claim: int
+    attempts: int
+    busy_count: int
+    table_name: str
+    source_namespace: str
+    """The legacy namespace, as the planned log identifier had it."""
+    target_namespace: str
+    table_uuid: str | None
+    old_location: str | None
+    old_sequence_number: int | None
+    due: bool
+    """By the database's clock; an open rename or quarantine makes it due at once."""
+    running: bool
+    """An attempt has claimed it and has not written its end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dataset:
+    """The dataset as the control plane has it now, read afresh under the lock."""
+
+    exists: bool
+    iceberg_namespace: str | None
+    place: str | None
+    """``{catalog.slug}.{schema.slug}`` of its schema; None where it has none any more."""
+    no_place: ParkCode | None
+    """Why there is no place."""
+    warehouse: str
+    last_snapshot_id: int | None
+    """The snapshot of the last succeeded log row."""
+
+    @property
+    def live_namespace(self) -> str:
+        """What the resolver says."""
+        return resolve(self.iceberg_namespace)
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """A claimed job: everything that the attempt knows before its first request."""
+
+    move: Move
+    dataset: Dataset
+    entries: tuple[Entry, ...]
+    """Open journal entries, oldest first."""
+    away_for: float | None
+    """Seconds for which the warehouse is known to be away; None when it may be asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Flip:
+    """What the flip writes, in one transaction."""
+
+    namespace: str
+    """The new value of ``datasets.iceberg_namespace``."""
+    left: TableIdentifier
+    """The name that is left; its log prefix is rewritten."""
+    table_uuid: str
+    old_location: str
+    old_sequence_number: int
+    snapshot_id: int | None
+    row_count: int | None
+    entry_ids: tuple[int, ...]
+    """Journal entries that are closed as kept."""
+
+
+class FlipResult(StrEnum):
+    """How the flip's transaction ended."""
+
+    FLIPPED = "flipped"
+    ROWS_BUSY = "rows_busy"
+    """Somebody holds one of its rows; nothing was done, the lock is gone with the transaction."""
+    COLUMN_SET = "column_set"
+    """The column is no longer what it was; nothing was done."""
+    SUPERSEDED = "superseded"
+    """The claim is no longer ours; nothing was done."""
+
+
+class LockLostError(Exception):
+    """The lock's connection is gone: nothing more may be removed, nothing can be written. The sweeper finds it."""
+
+
+class Lock(Protocol):
+    """A held lock: the connection it lives on, and what may be written there."""
+
+    def alive(self) -> None:
+        """Ask the connection. Raises LockLostError."""
+        ...
+
+    def flip(self, claimed: Claimed, flip: Flip) -> FlipResult:
+        """Column, log and ledger, in one transaction, then commit: the lock ends with it. Raises LockLostError."""
+        ...
+
+    def finish(self, claimed: Claimed, live: TableIdentifier, left: TableIdentifier) -> bool:
+        """Set ``done`` and rewrite the log rows that late writers added under ``left``; commit.
+
+        False where the claim is no longer ours. Raises LockLostError.
+        """
+        ...
+
+    def end(self, claimed: Claimed, outcome: Outcome) -> bool:
+        """Write how the attempt ended, guarded by state and claim; commit. False where it changed nothing.
+
+        Raises LockLostError.
+        """
+        ...
+
+
+class ControlPlane(Protocol):
+    """The control plane as one attempt sees it. Every method may raise ControlPlaneAwayError."""
+
+    def peek(self, dataset_id: str) -> Move | None:
+        """The ledger's row, before the lock; None where it is unknown."""
+        ...
+
+    def lock(self, dataset_id: str, *, queue_for: float | None) -> AbstractContextManager[Lock | None]:
+        """Take the control plane's own lock on the dataset, or None where somebody else holds it.
+
+        ``queue_for``: seconds to queue for it; None only tries. Leaving the context rolls back what is not committed.
+        """
+        ...
+
+    def note_busy(self, move: Move, after: float) -> None:
+        """Note that the lock was held: only where the claim is still the one peeked and nothing of ours runs."""
+        ...
+
+    def claim(self, move: Move) -> Claimed | None:
+        """Claim the peeked row (``claim + 1``, ``attempts + 1``) and read the dataset; None where it has moved on."""
+        ...
+
+    def remember_uuid(self, claimed: Claimed, table_uuid: str) -> None:
+        """Keep the uuid of the first look at the old name."""
+        ...
+
+    def journal(self, claimed: Claimed, action: Action, identifier: TableIdentifier, table_uuid: str,
+                metadata_location: str, sequence_number: int) -> Entry:
+        """Write down an intention and commit, before the request."""
+        ...
+
+    def close(self, entry: Entry, how: Closed) -> None:
+        """Close a journal entry, after the request."""
+        ...
+
+    def live_namespace(self, claimed: Claimed) -> str | None:
+        """What the resolver says at this instant; None where the dataset is gone."""
+        ...
+
+    def warehouse_away(self, warehouse: str, after: float, why: str) -> None:
+        """Note that the warehouse as a whole does not answer."""
+        ...
+
+    def warehouse_back(self, warehouse: str) -> None:
+        """Note that it answers again (only called when it was away)."""
+        ...

@@ -1,0 +1,1 @@
+"""The provisioning of tenants (queue ``provisioning``)."""
