@@ -32,6 +32,7 @@ rounds=0
 while kill -0 "$pid" 2>/dev/null && [ "$rounds" -lt 100 ]; do rounds=$((rounds + 1)); sleep 0.1; done
 kill -s KILL -- "-$pid" 2>/dev/null
 kill -s KILL "$pid" 2>/dev/null
+if [ -n "$1" ]; then rm -rf -- "$1"; fi
 exit 0
 """
 
@@ -69,12 +70,15 @@ class Process:
         stop_signal: signal.Signals = signal.SIGTERM,
         account: Account | None = None,
         folder: Path = Path("/"),
+        remove: Path | None = None,
     ) -> None:
+        """``remove``: a temporary folder of the process, which the guard removes when the owner is gone."""
         self.log = log
         self._stop_signal = stop_signal
         self._guard = subprocess.Popen(
-            ["/bin/sh", "-c", _GUARD, stop_signal.name.removeprefix("SIG")],
+            ["/bin/sh", "-c", _GUARD, stop_signal.name.removeprefix("SIG"), *([str(remove)] if remove else [])],
             stdin=subprocess.PIPE,
+            bufsize=0,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             start_new_session=True,
@@ -154,17 +158,13 @@ class Process:
 
     def _tell_guard(self, word: str) -> None:
         pipe = self._guard.stdin
-        if pipe is None or pipe.closed:
-            return
-        try:
-            pipe.write(word.encode())
-            pipe.flush()
-        except BrokenPipeError:
-            pass  # the guard was killed by hand: nothing watches, and nothing is left to watch
+        if pipe is not None and not pipe.closed:
+            # A guard that was killed by hand watches nothing, and is told nothing.
+            with contextlib.suppress(BrokenPipeError):
+                pipe.write(word.encode())
 
     def _dismiss_guard(self) -> None:
         self._tell_guard("ended\n")
         if self._guard.stdin is not None:
-            with contextlib.suppress(BrokenPipeError):
-                self._guard.stdin.close()
+            self._guard.stdin.close()
         self._guard.wait()

@@ -96,9 +96,13 @@ class Postgres:
         if not (self._data / "PG_VERSION").exists():
             self._initialise()
         deadline = time.monotonic() + START_SECONDS
-        while not self._started(deadline):
-            self._end_process()
-            time.sleep(POLL * 10)
+        try:
+            while not self._started(deadline):
+                self._signal(signal.SIGINT)
+                time.sleep(POLL * 10)
+        except BaseException:
+            self._signal(signal.SIGQUIT)
+            raise
         return self
 
     def stop(self) -> None:
@@ -149,9 +153,6 @@ class Postgres:
         if self._process is not None:
             self._process.stop(with_signal=number)
             self._process = None
-
-    def _end_process(self) -> None:
-        self._signal(signal.SIGINT)
 
     def _initialise(self) -> None:
         self._binaries = self._usable_binaries()
@@ -207,6 +208,7 @@ class Postgres:
             environment=_PLAIN,
             stop_signal=signal.SIGINT,
             account=self._account,
+            remove=self._folder if self._temporary else None,
         )
         while not self._answers():
             if not self._process.alive():
@@ -267,10 +269,12 @@ class Valkey:
         command += ["--maxmemory-policy", "noeviction", "--daemonize", "no"]
         process = Process(command, log=self._folder / "valkey.log", environment=_PLAIN, folder=self._folder)
         self._process = process
-        wait_until(
-            lambda: self._answers() or not process.alive(), seconds=START_SECONDS, what="Valkey starts and answers"
-        )
-        if not process.alive():
+        try:
+            wait_until(lambda: self._answers() or not process.alive(), seconds=START_SECONDS, what="Valkey answers")
+        finally:
+            if not self._answers():
+                self.kill()
+        if not self.running:
             raise ServiceError(f"Valkey ended while it started:\n{process.tail()}")
         return self
 
@@ -285,6 +289,12 @@ class Valkey:
         if self._process is not None:
             self._process.kill()
             self._process = None
+
+    def flush(self) -> None:
+        """Forget everything, as a broker does that lost its disk."""
+        with socket.create_connection(("127.0.0.1", self.port), timeout=10) as link:
+            link.sendall(b"FLUSHALL\r\n")
+            link.recv(16)
 
     def __enter__(self) -> Self:
         return self.start()
