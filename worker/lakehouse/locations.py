@@ -27,9 +27,9 @@ def normalise(location: str) -> str:
     return location
 
 
-def same_place(one: str, other: str) -> bool:
-    """Whether two locations name one folder; a slash at the end says nothing."""
-    return one == other or normalise(one).rstrip("/") == normalise(other).rstrip("/")
+def folder(location: str) -> str:
+    """The one spelling of a folder's location, in which a slash at the end says nothing."""
+    return normalise(location).rstrip("/")
 
 
 def local_path(location: str) -> str | None:
