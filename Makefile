@@ -1,0 +1,36 @@
+# Everything a newcomer needs. Relative paths only, so that a checkout may lie under any path, spaces included.
+.DEFAULT_GOAL := help
+.PHONY: help venv demo test check catalogs bench clean
+SHELL := /bin/sh
+
+# Whatever umask the caller has: servers of the tests and of the demo run under other accounts and must read this.
+USUAL := umask 022;
+PYTHON := .venv/bin/python
+STAMP := .venv/.installed
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "make %-9s %s\n", $$1, $$2}' Makefile
+
+venv: $(STAMP) ## Make the Python environment in .venv (once; again when the lock changes)
+
+$(STAMP): requirements-dev.lock pyproject.toml deploy/make-venv
+	@$(USUAL) sh deploy/make-venv .venv
+
+demo: $(STAMP) ## See it work on embedded services and real data; KEEP=1 keeps them up
+	@$(USUAL) exec $(PYTHON) -m demo $(if $(filter-out 0 no,$(KEEP)),--keep)
+
+test: $(STAMP) ## Run every test that this machine can run; says what it left out and why
+	@$(USUAL) exec $(PYTHON) -m pytest $(ARGS)
+
+check: $(STAMP) ## Lint, format, types, and who may import whom
+	@$(USUAL) $(PYTHON) -m ruff check . && $(PYTHON) -m ruff format --check . && $(PYTHON) -m mypy \
+		&& .venv/bin/lint-imports
+
+catalogs: $(STAMP) ## Fetch the reference Iceberg REST server that the tests run against (needs mvn and java)
+	@$(USUAL) exec $(PYTHON) -m tests.support.fetch_catalogs
+
+bench: $(STAMP) ## Measure what docs/benchmarks.md reports
+	@$(USUAL) exec $(PYTHON) -m benchmarks
+
+clean: ## Remove what these targets made
+	rm -rf .venv .demo .cache .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
