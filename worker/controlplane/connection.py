@@ -7,13 +7,15 @@ Must not know: any table.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import psycopg
 from psycopg import errors, sql
 from psycopg.rows import TupleRow
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 Connection = psycopg.Connection[TupleRow]
 

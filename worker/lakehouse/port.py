@@ -14,12 +14,14 @@ Rules that every adapter keeps:
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from worker.identifiers import TableIdentifier
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from worker.identifiers import TableIdentifier
 
 
 class ErrorKind(StrEnum):

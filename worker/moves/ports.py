@@ -10,14 +10,17 @@ the flip or the end, and every end is written on it. The *second* commits each s
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from worker.identifiers import TableIdentifier, resolve
-from worker.moves.machine import Direction, State
-from worker.outcome import Outcome, ParkCode
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    from worker.moves.machine import Direction, State
+    from worker.outcome import Outcome, ParkCode
 
 
 class Action(StrEnum):
@@ -44,15 +47,22 @@ class Closed(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Pointer:
+    """A name and the metadata file that it points to."""
+
+    identifier: TableIdentifier
+    table_uuid: str
+    metadata_location: str
+    sequence_number: int
+
+
+@dataclass(frozen=True, slots=True)
 class Entry:
     """One open line of the journal: a pointer that we intended to make or to take away."""
 
     id: int
     action: Action
-    identifier: TableIdentifier
-    table_uuid: str
-    metadata_location: str
-    sequence_number: int
+    pointer: Pointer
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +119,8 @@ class Claimed:
     """Open journal entries, oldest first."""
     away_for: float | None
     """Seconds for which the warehouse is known to be away; None when it may be asked."""
+    probing: bool = False
+    """The warehouse was away, and this attempt is the one that asks whether it is back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,25 +131,29 @@ class Flip:
     """The new value of ``datasets.iceberg_namespace``."""
     left: TableIdentifier
     """The name that is left; its log prefix is rewritten."""
+    adopt: bool
+    """The column holds ``namespace`` already, by another hand; else it must be NULL."""
     table_uuid: str
     old_location: str
     old_sequence_number: int
     snapshot_id: int | None
     row_count: int | None
+    grace_seconds: float
+    """From now on, by the database's clock, the other pointer stays at least so long."""
     entry_ids: tuple[int, ...]
     """Journal entries that are closed as kept."""
 
 
-class FlipResult(StrEnum):
-    """How the flip's transaction ended."""
+class Written(StrEnum):
+    """How a transaction on the lock's connection ended."""
 
-    FLIPPED = "flipped"
+    COMMITTED = "committed"
     ROWS_BUSY = "rows_busy"
-    """Somebody holds one of its rows; nothing was done, the lock is gone with the transaction."""
+    """Somebody holds one of its rows. Nothing was done; the lock is still held, as after the two below."""
     COLUMN_SET = "column_set"
-    """The column is no longer what it was; nothing was done."""
+    """The column is no longer what it was."""
     SUPERSEDED = "superseded"
-    """The claim is no longer ours; nothing was done."""
+    """The claim is no longer ours."""
 
 
 class LockLostError(Exception):
@@ -151,15 +167,12 @@ class Lock(Protocol):
         """Ask the connection. Raises LockLostError."""
         ...
 
-    def flip(self, claimed: Claimed, flip: Flip) -> FlipResult:
+    def flip(self, claimed: Claimed, flip: Flip) -> Written:
         """Column, log and ledger, in one transaction, then commit: the lock ends with it. Raises LockLostError."""
         ...
 
-    def finish(self, claimed: Claimed, live: TableIdentifier, left: TableIdentifier) -> bool:
-        """Set ``done`` and rewrite the log rows that late writers added under ``left``; commit.
-
-        False where the claim is no longer ours. Raises LockLostError.
-        """
+    def finish(self, claimed: Claimed, live: TableIdentifier, left: TableIdentifier) -> Written:
+        """Set ``done``, rewrite the log rows that late writers added under ``left``, commit. Raises LockLostError."""
         ...
 
     def end(self, claimed: Claimed, outcome: Outcome) -> bool:
@@ -192,13 +205,11 @@ class ControlPlane(Protocol):
         """Claim the peeked row (``claim + 1``, ``attempts + 1``) and read the dataset; None where it has moved on."""
         ...
 
-    def remember_uuid(self, claimed: Claimed, table_uuid: str) -> None:
-        """Keep the uuid of the first look at the old name."""
-        ...
+    def journal(self, claimed: Claimed, action: Action, pointer: Pointer) -> Entry:
+        """Write down an intention and commit, before the request.
 
-    def journal(self, claimed: Claimed, action: Action, identifier: TableIdentifier, table_uuid: str,
-                metadata_location: str, sequence_number: int) -> Entry:
-        """Write down an intention and commit, before the request."""
+        The ledger keeps the uuid of the first pointer that is journaled: the dataset's table from then on.
+        """
         ...
 
     def close(self, entry: Entry, how: Closed) -> None:

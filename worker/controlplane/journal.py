@@ -1,0 +1,74 @@
+"""The journal of pointers: what we intend to make or to take away, committed before the request.
+
+Responsible for: rows of ``reroot.pointers``, opened and closed on the second connection, each committed at once.
+Must not know: why a pointer is made or withdrawn.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from worker.controlplane.connection import Connection, translated
+from worker.identifiers import TableIdentifier
+from worker.moves.ports import Action, Claimed, Closed, Entry, Pointer
+
+_OPEN: Final = """
+WITH known AS (
+    UPDATE reroot.moves SET table_uuid = %(uuid)s
+    WHERE dataset_id = %(dataset)s AND claim = %(claim)s AND table_uuid IS NULL
+)
+INSERT INTO reroot.pointers
+    (dataset_id, claim, action, namespace, table_name, warehouse, table_uuid, metadata_location, sequence_number)
+VALUES
+    (%(dataset)s, %(claim)s, %(action)s, %(namespace)s, %(name)s, %(warehouse)s, %(uuid)s, %(location)s, %(sequence)s)
+RETURNING id
+"""
+
+_CLOSE: Final = """
+UPDATE reroot.pointers SET closed_at = clock_timestamp(), outcome = %s WHERE id = %s AND closed_at IS NULL
+"""
+
+ENTRIES_OF: Final = """
+(SELECT json_agg(json_build_array(p.id, p.action, p.namespace, p.table_name, p.table_uuid, p.metadata_location,
+                                  p.sequence_number) ORDER BY p.id)
+ FROM reroot.pointers p WHERE p.dataset_id = %(dataset)s AND p.closed_at IS NULL)
+"""
+"""A scalar subquery: the open entries of one dataset, for ``entries``."""
+
+
+def open_entry(connection: Connection, claimed: Claimed, action: Action, pointer: Pointer) -> Entry:
+    """Write down the intention, committed when this returns; the ledger keeps the first uuid. Raises ControlPlaneError."""
+    with translated():
+        row: Any = connection.execute(
+            _OPEN,
+            {
+                "dataset": claimed.move.dataset_id,
+                "claim": claimed.move.claim,
+                "action": action.value,
+                "namespace": ".".join(pointer.identifier.namespace),
+                "name": pointer.identifier.name,
+                "warehouse": claimed.dataset.warehouse,
+                "uuid": pointer.table_uuid,
+                "location": pointer.metadata_location,
+                "sequence": pointer.sequence_number,
+            },
+        ).fetchone()
+    return Entry(row[0], action, pointer)
+
+
+def close_entry(connection: Connection, entry: Entry, how: Closed) -> None:
+    """Write down how it ended; an entry that is closed already keeps its first end. Raises ControlPlaneError."""
+    with translated():
+        connection.execute(_CLOSE, (how.value, entry.id))
+
+
+def entries(rows: list[list[Any]] | None) -> tuple[Entry, ...]:
+    """The entries that ``ENTRIES_OF`` selected."""
+    return tuple(
+        Entry(
+            number,
+            Action(action),
+            Pointer(TableIdentifier.within(namespace, name), uuid, location, sequence),
+        )
+        for number, action, namespace, name, uuid, location, sequence in rows or ()
+    )

@@ -1,0 +1,284 @@
+"""The ledger as an attempt uses it: peek, claim, and what is noted beside the lock.
+
+Responsible for: the two connections of a worker process and every statement that an attempt commits at once.
+Must not know: the protocol (``worker.moves``), what is written on the lock's connection (``lock``).
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any, Final
+
+from psycopg import sql
+from psycopg.pq import TransactionStatus
+
+from worker.controlplane import journal
+from worker.controlplane.connection import Connection, ControlPlaneAwayError, column_type, connect, translated
+from worker.controlplane.lock import PostgresLock, hold
+from worker.identifiers import LEGACY_NAMESPACE
+from worker.moves.machine import Direction, State
+from worker.moves.ports import Action, Claimed, Closed, Dataset, Entry, Move, Pointer
+from worker.outcome import ParkCode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+_MOVE: Final = """
+    m.dataset_id, m.workspace_id, m.state, m.direction, m.claim, m.attempts, m.busy_count, m.table_name,
+    m.source_identifier, m.target_namespace, m.table_uuid, m.old_location, m.old_sequence_number,
+    m.not_before <= now() OR EXISTS (
+        SELECT FROM reroot.pointers o
+        WHERE o.dataset_id = m.dataset_id AND o.closed_at IS NULL AND o.action IN ('rename', 'withdraw')),
+    m.attempt_started_at IS NOT NULL
+"""
+_MOVE_COLUMNS: Final = 15
+
+_PEEK: Final = f"SELECT {_MOVE} FROM reroot.moves m WHERE m.dataset_id = %s"
+
+_CLAIM: Final = """
+WITH m AS (
+    UPDATE reroot.moves
+    SET claim = claim + 1, attempts = attempts + 1, attempt_started_at = clock_timestamp(), worker = %(worker)s,
+        published_at = NULL, updated_at = clock_timestamp()
+    WHERE dataset_id = %(dataset)s AND claim = %(claim)s AND state = %(state)s
+    RETURNING *
+)
+SELECT {move},
+       d.id IS NOT NULL, d.workspace_id::text, d.iceberg_namespace, d.schema_id IS NOT NULL, c.workspace_id::text,
+       c.slug, s.slug, coalesce(t.warehouse, %(warehouse)s), l.snapshot_id,
+       extract(epoch FROM w.down_until - clock_timestamp())::float8,
+       {entries}
+FROM m
+LEFT JOIN datasets d ON d.id = %(dataset)s::{dataset_type}
+LEFT JOIN schemas s ON s.id = d.schema_id
+LEFT JOIN catalogs c ON c.id = s.catalog_id
+LEFT JOIN reroot.tenants t ON t.workspace_id = m.workspace_id
+LEFT JOIN reroot.warehouses w ON w.warehouse = coalesce(t.warehouse, %(warehouse)s) AND w.down_until IS NOT NULL
+LEFT JOIN LATERAL (
+    SELECT snapshot_id FROM iceberg_sync_log
+    WHERE dataset_id = %(dataset)s::{log_type} AND status = 'succeeded'
+    ORDER BY finished_at DESC NULLS LAST, id DESC LIMIT 1
+) l ON true
+"""
+
+_NAMESPACE: Final = "SELECT iceberg_namespace FROM datasets WHERE id = %s::{dataset_type}"
+
+_BUSY: Final = """
+UPDATE reroot.moves
+SET busy_count = busy_count + 1, busy_since = coalesce(busy_since, clock_timestamp()), published_at = NULL,
+    not_before = clock_timestamp() + make_interval(secs => %(after)s),
+    waiting_for = 'the dataset''s lock', updated_at = clock_timestamp()
+WHERE dataset_id = %(dataset)s AND claim = %(claim)s AND state = %(state)s AND attempt_started_at IS NULL
+"""
+
+_AWAY: Final = """
+INSERT INTO reroot.warehouses AS w (warehouse, down_since, down_until, down_reason)
+VALUES (%(warehouse)s, now(), now() + make_interval(secs => %(after)s), %(why)s)
+ON CONFLICT (warehouse) DO UPDATE
+SET down_since = coalesce(w.down_since, excluded.down_since), down_until = excluded.down_until,
+    down_reason = excluded.down_reason, updated_at = now()
+"""
+
+_BACK: Final = """
+UPDATE reroot.warehouses SET down_since = NULL, down_until = NULL, down_reason = NULL, updated_at = now()
+WHERE warehouse = %s
+"""
+
+_PROBE: Final = """
+UPDATE reroot.warehouses SET down_until = now() + make_interval(secs => %(after)s)
+WHERE warehouse = %(warehouse)s AND down_until <= clock_timestamp()
+"""
+
+_PROBE_SECONDS: Final = 15.0
+
+
+class PostgresControlPlane:
+    """The control plane, for one worker process. Connections open at first use and again after a loss.
+
+    ``warehouse_for`` gives a workspace's warehouse where ``reroot.tenants`` has none. ``attempt_seconds`` bounds how
+    long the lock's transaction may sit idle before the server ends it, so that a lost node does not keep the lock.
+    """
+
+    def __init__(self, url: str, *, worker: str, warehouse_for: Callable[[str], str], attempt_seconds: float) -> None:
+        self._url = url
+        self._worker = worker
+        self._warehouse_for = warehouse_for
+        self._attempt_seconds = attempt_seconds
+        self._second: Connection | None = None
+        self._locks: Connection | None = None
+        self._types: dict[str, sql.SQL] = {}
+
+    def disconnect(self) -> None:
+        """Close both connections."""
+        for connection in (self._second, self._locks):
+            if connection is not None:
+                connection.close()
+        self._second = self._locks = None
+
+    def warm_up(self) -> None:
+        """Open both connections now. Raises ControlPlaneError."""
+        self._fresh_second()
+        self._fresh_locks()
+
+    def peek(self, dataset_id: str) -> Move | None:
+        """See ``worker.moves.ports.ControlPlane``, as for every method below."""
+        try:
+            row = self._one(_PEEK, (dataset_id,))
+        except ControlPlaneAwayError:
+            row = self._one(_PEEK, (dataset_id,))  # an idle connection may have died long ago: ask once on a new one
+        return None if row is None else _move(row)
+
+    @contextmanager
+    def lock(self, dataset_id: str, *, queue_for: float | None) -> Iterator[PostgresLock | None]:
+        """The lock's transaction: it ends with the context, committed or not."""
+        connection = self._fresh_locks()
+        try:
+            held = hold(connection, dataset_id, queue_for=queue_for, idle_seconds=self._attempt_seconds)
+        except ControlPlaneAwayError:
+            connection = self._fresh_locks()
+            held = hold(connection, dataset_id, queue_for=queue_for, idle_seconds=self._attempt_seconds)
+        try:
+            yield PostgresLock(connection, self._type("datasets"), self._type("iceberg_sync_log")) if held else None
+        finally:
+            with suppress(Exception):  # a connection that is gone has rolled back by itself
+                connection.rollback()
+
+    def note_busy(self, move: Move, after: float) -> None:
+        """Only where nothing of ours has happened to the row since the peek."""
+        self._execute(
+            _BUSY, {"dataset": move.dataset_id, "claim": move.claim, "state": move.state.value, "after": after}
+        )
+
+    def claim(self, move: Move) -> Claimed | None:
+        """One statement claims the row and reads the dataset, its place, its warehouse and its open entries."""
+        query = sql.SQL(_CLAIM).format(
+            move=sql.SQL(_MOVE),
+            entries=sql.SQL(journal.ENTRIES_OF),
+            dataset_type=self._type("datasets"),
+            log_type=self._type("iceberg_sync_log"),
+        )
+        row = self._one(
+            query,
+            {
+                "dataset": move.dataset_id,
+                "claim": move.claim,
+                "state": move.state.value,
+                "worker": self._worker,
+                "warehouse": self._warehouse_for(move.workspace_id),
+            },
+        )
+        if row is None:
+            return None
+        claimed = _move(row)
+        down_for, open_entries = row[_MOVE_COLUMNS + 9], row[_MOVE_COLUMNS + 10]
+        dataset = _dataset(row[_MOVE_COLUMNS:], claimed.workspace_id)
+        away_for, probing = self._may_ask(dataset.warehouse, down_for)
+        return Claimed(claimed, dataset, journal.entries(open_entries), away_for, probing)
+
+    def journal(self, claimed: Claimed, action: Action, pointer: Pointer) -> Entry:
+        """Committed when this returns."""
+        with self._on_second() as connection:
+            return journal.open_entry(connection, claimed, action, pointer)
+
+    def close(self, entry: Entry, how: Closed) -> None:
+        """Committed when this returns; the first end of an entry stays."""
+        with self._on_second() as connection:
+            journal.close_entry(connection, entry, how)
+
+    def live_namespace(self, claimed: Claimed) -> str | None:
+        """Asked afresh, on the second connection."""
+        query = sql.SQL(_NAMESPACE).format(dataset_type=self._type("datasets"))
+        row = self._one(query, (claimed.move.dataset_id,))
+        return None if row is None else row[0] or LEGACY_NAMESPACE
+
+    def warehouse_away(self, warehouse: str, after: float, why: str) -> None:
+        """Every job of the warehouse waits until then, and one of them asks again."""
+        self._execute(_AWAY, {"warehouse": warehouse, "after": after, "why": why})
+
+    def warehouse_back(self, warehouse: str) -> None:
+        """The probe was answered."""
+        self._execute(_BACK, (warehouse,))
+
+    def _may_ask(self, warehouse: str, down_for: float | None) -> tuple[float | None, bool]:
+        """(seconds to wait or None, whether this attempt is the probe)."""
+        if down_for is None:
+            return None, False
+        if down_for > 0:
+            return down_for, False
+        chosen = self._execute(_PROBE, {"warehouse": warehouse, "after": _PROBE_SECONDS})
+        return (None, True) if chosen else (_PROBE_SECONDS, False)
+
+    def _type(self, table: str) -> sql.SQL:
+        if table not in self._types:
+            with self._on_second() as connection:
+                self._types[table] = column_type(connection, table, "id" if table == "datasets" else "dataset_id")
+        return self._types[table]
+
+    def _one(self, query: Any, parameters: Any) -> Any:
+        with self._on_second() as connection:
+            return connection.execute(query, parameters).fetchone()
+
+    def _execute(self, query: Any, parameters: Any) -> int:
+        with self._on_second() as connection:
+            return connection.execute(query, parameters).rowcount
+
+    @contextmanager
+    def _on_second(self) -> Iterator[Connection]:
+        connection = self._fresh_second()
+        with translated():
+            yield connection
+
+    def _fresh_second(self) -> Connection:
+        if self._second is None or self._second.closed:
+            self._second = connect(self._url, role="ledger")
+        return self._second
+
+    def _fresh_locks(self) -> Connection:
+        connection = self._locks
+        if connection is not None and not connection.closed:
+            if connection.info.transaction_status is TransactionStatus.IDLE:
+                return connection
+            connection.close()  # what an interrupted attempt left half done is rolled back by the server
+        self._locks = connect(self._url, role="lock", autocommit=False)
+        return self._locks
+
+
+def _move(row: Any) -> Move:
+    (
+        dataset_id, workspace_id, state, direction, claim, attempts, busy_count, table_name,
+        source_identifier, target_namespace, table_uuid, old_location, old_sequence_number, due, running,
+    ) = row[:_MOVE_COLUMNS]  # fmt: skip
+    return Move(
+        dataset_id=dataset_id,
+        workspace_id=workspace_id,
+        state=State(state),
+        direction=Direction(direction),
+        claim=claim,
+        attempts=attempts,
+        busy_count=busy_count,
+        table_name=table_name,
+        source_namespace=source_identifier.removesuffix("." + table_name),
+        target_namespace=target_namespace,
+        table_uuid=table_uuid,
+        old_location=old_location,
+        old_sequence_number=old_sequence_number,
+        due=due,
+        running=running,
+    )
+
+
+def _dataset(row: Any, planned_workspace: str) -> Dataset:
+    exists, workspace, namespace, has_schema, catalog_workspace, catalog, schema, warehouse, snapshot, *_ = row
+    no_place: ParkCode | None = None
+    if not has_schema or catalog is None or schema is None:
+        no_place = ParkCode.NO_PLACE
+    elif workspace not in {catalog_workspace, None} or workspace != planned_workspace:
+        no_place = ParkCode.WORKSPACE_MISMATCH
+    return Dataset(
+        exists=exists,
+        iceberg_namespace=namespace,
+        place=None if no_place else f"{catalog}.{schema}",
+        no_place=no_place,
+        warehouse=warehouse,
+        last_snapshot_id=snapshot,
+    )

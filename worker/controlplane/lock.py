@@ -1,0 +1,252 @@
+"""The control plane's own lock, and what is written on its connection.
+
+Responsible for: taking ``pg_advisory_xact_lock(hashtext(dataset_id))``, the very key that the control plane's writers
+take; the flip; every end of an attempt.
+Must not know: what happens between the lock and the end.
+
+The lock is a transaction, so that it works behind a pooler in transaction mode. That transaction touches no table
+before the flip or the end: it would hold up other programs' DDL for as long as a catalog takes to answer.
+"""
+
+from __future__ import annotations
+
+import json
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+from psycopg import sql
+
+from worker.controlplane.connection import (
+    Connection,
+    ControlPlaneAwayError,
+    RowsBusyError,
+    translated,
+)
+from worker.moves.machine import State
+from worker.moves.ports import Claimed, Flip, LockLostError, Written
+from worker.outcome import Busy, Done, Ignored, Outcome, Park, Retry, Wait
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from worker.identifiers import TableIdentifier
+
+_IDLE_MARGIN: Final = 30.0
+
+_SETTINGS: Final = """
+SELECT set_config('idle_in_transaction_session_timeout', %(idle)s, true),
+       set_config('tcp_keepalives_idle', '10', true), set_config('tcp_keepalives_interval', '5', true),
+       set_config('tcp_keepalives_count', '3', true), set_config('lock_timeout', %(queue)s, true)
+"""
+_TRY: Final = "SELECT pg_try_advisory_xact_lock(hashtext(%s::text))"
+_QUEUE: Final = "SELECT pg_advisory_xact_lock(hashtext(%s::text))"
+
+_ROWS: Final = (
+    "SELECT 1 FROM datasets WHERE id = %(dataset)s::{dataset_type} FOR UPDATE NOWAIT",
+    (
+        "SELECT 1 FROM iceberg_sync_log WHERE dataset_id = %(dataset)s::{log_type} AND status = 'succeeded'"
+        " AND starts_with(iceberg_table, %(old)s) FOR UPDATE NOWAIT"
+    ),
+)
+"""Taken without waiting: a writer that holds its log row and waits for our lock must not die of a deadlock."""
+
+_COLUMN: Final = (
+    "UPDATE datasets SET iceberg_namespace = %(namespace)s"
+    " WHERE id = %(dataset)s::{dataset_type} AND iceberg_namespace IS NULL"
+)
+_COLUMN_HELD: Final = (
+    "SELECT 1 FROM datasets WHERE id = %(dataset)s::{dataset_type} AND iceberg_namespace = %(namespace)s"
+)
+_LOG: Final = (
+    "UPDATE iceberg_sync_log SET iceberg_table = %(new)s || substr(iceberg_table, length(%(old)s) + 1)"
+    " WHERE dataset_id = %(dataset)s::{log_type} AND status = 'succeeded' AND starts_with(iceberg_table, %(old)s)"
+)
+
+_ENDED: Final = (
+    " attempt_started_at = NULL, updated_at = clock_timestamp()"
+    " WHERE dataset_id = %(dataset)s AND state = %(from)s AND claim = %(claim)s"
+)
+_FLIPPED: Final = (
+    "UPDATE reroot.moves SET state = 'flipped', attempts = 0, busy_count = 0, busy_since = NULL, waiting_for = NULL,"
+    " target_namespace = %(namespace)s, table_uuid = %(uuid)s, old_location = %(location)s,"
+    " old_sequence_number = %(sequence)s, snapshot_id = %(snapshot)s, row_count = %(rows)s,"
+    " flipped_at = clock_timestamp(), published_at = NULL,"
+    " not_before = clock_timestamp() + make_interval(secs => %(grace)s)," + _ENDED
+)
+_DONE: Final = (
+    "UPDATE reroot.moves SET state = 'done', busy_count = 0, busy_since = NULL, waiting_for = NULL,"
+    " done_at = clock_timestamp()," + _ENDED
+)
+_LATER: Final = (
+    "UPDATE reroot.moves SET not_before = clock_timestamp() + make_interval(secs => %(after)s), published_at = NULL,"
+    " attempts = attempts - %(refund)s, waiting_for = %(why)s,"
+    " busy_count = CASE WHEN %(busy)s THEN busy_count + 1 ELSE 0 END,"
+    " busy_since = CASE WHEN %(busy)s THEN coalesce(busy_since, clock_timestamp()) END," + _ENDED
+)
+_PARKED: Final = (
+    "UPDATE reroot.moves SET state = 'parked', busy_count = 0, busy_since = NULL, waiting_for = NULL,"
+    " park_code = %(code)s, park_text = %(why)s, park_remedy = %(remedy)s," + _ENDED
+)
+_KEPT: Final = (
+    "UPDATE reroot.pointers SET closed_at = clock_timestamp(), outcome = 'kept'"
+    " WHERE id = ANY(%(entries)s) AND closed_at IS NULL"
+)
+_EVENT: Final = (
+    "INSERT INTO reroot.move_events (dataset_id, claim, event, transition, from_state, to_state, worker, detail)"
+    " SELECT dataset_id, claim, %(event)s, %(letter)s, %(from)s, state, worker, %(detail)s::jsonb"
+    " FROM reroot.moves WHERE dataset_id = %(dataset)s"
+)
+
+
+def hold(connection: Connection, dataset_id: str, *, queue_for: float | None, idle_seconds: float) -> bool:
+    """Begin the lock's transaction and take the lock; False where somebody else holds it. Raises ControlPlaneError."""
+    settings = {
+        "idle": f"{int((idle_seconds + _IDLE_MARGIN) * 1000)}ms",
+        "queue": f"{int((queue_for or 0) * 1000)}ms",
+    }
+    with translated():
+        with connection.pipeline():
+            connection.execute(_SETTINGS, settings)
+            if queue_for is None:
+                return bool(_first(connection.execute(_TRY, (dataset_id,))))
+        try:
+            with translated():
+                connection.execute(_QUEUE, (dataset_id,))
+        except RowsBusyError:
+            connection.rollback()
+            return False
+    return True
+
+
+def _first(cursor: Any) -> Any:
+    return cursor.fetchone()[0]
+
+
+class PostgresLock:
+    """A held lock. Every write is guarded; what does not fit is rolled back to where the lock was taken."""
+
+    def __init__(self, connection: Connection, dataset_type: sql.SQL, log_type: sql.SQL) -> None:
+        self._connection = connection
+        self._types = {"dataset_type": dataset_type, "log_type": log_type}
+
+    def alive(self) -> None:
+        """Ask the connection itself. Raises LockLostError."""
+        with _or_lost():
+            self._connection.execute("SELECT 1")
+
+    def flip(self, claimed: Claimed, flip: Flip) -> Written:
+        """Column, log rows and ledger change together, or nothing does."""
+        values = self._values(claimed, State.QUEUED, flip.left, flip.namespace) | {
+            "namespace": flip.namespace,
+            "uuid": flip.table_uuid,
+            "location": flip.old_location,
+            "sequence": flip.old_sequence_number,
+            "snapshot": flip.snapshot_id,
+            "rows": flip.row_count,
+            "grace": flip.grace_seconds,
+            "entries": list(flip.entry_ids),
+            "event": "flipped",
+            "letter": "b",
+            "detail": _detail(namespace=flip.namespace, location=flip.old_location, snapshot_id=flip.snapshot_id),
+        }
+        column = _COLUMN_HELD if flip.adopt else _COLUMN
+        return self._write(values, locks=_ROWS, column=column, others=(_LOG, _KEPT), ledger=_FLIPPED)
+
+    def finish(self, claimed: Claimed, live: TableIdentifier, left: TableIdentifier) -> Written:
+        """``done``, and the log rows of late writers."""
+        namespace = ".".join(live.namespace)
+        values = self._values(claimed, State.FLIPPED, left, namespace) | {
+            "namespace": namespace,
+            "event": "done",
+            "letter": "d",
+            "detail": _detail(withdrawn=str(left)),
+        }
+        return self._write(values, locks=_ROWS[1:], column=None, others=(_LOG,), ledger=_DONE)
+
+    def end(self, claimed: Claimed, outcome: Outcome) -> bool:
+        """Write the end of an attempt that did not reach the next state."""
+        move = claimed.move
+        values: dict[str, Any] = {"dataset": move.dataset_id, "claim": move.claim, "from": move.state.value}
+        match outcome:
+            case Done() | Ignored():
+                return False
+            case Park(code, why, remedy):
+                letter = "e" if move.state is State.QUEUED else "f"
+                values |= {"code": code.value, "why": why, "remedy": remedy, "event": "parked", "letter": letter}
+                values["detail"] = _detail(code=code.value, why=why)
+                ledger = _PARKED
+            case Busy(after, why) | Wait(after, why) | Retry(after, why):
+                event = type(outcome).__name__.lower()
+                busy = isinstance(outcome, Busy)
+                values |= {"after": after, "why": why, "busy": busy, "event": event, "letter": None}
+                values |= {"refund": 0 if isinstance(outcome, Retry) else 1}
+                values["detail"] = _detail(after=after, why=why, attempts=move.attempts)
+                ledger = _LATER
+        return self._write(values, locks=(), column=None, others=(), ledger=ledger) is Written.COMMITTED
+
+    def _values(self, claimed: Claimed, state: State, left: TableIdentifier, namespace: str) -> dict[str, Any]:
+        return {
+            "dataset": claimed.move.dataset_id,
+            "claim": claimed.move.claim,
+            "from": state.value,
+            "old": ".".join(left.namespace) + ".",
+            "new": namespace + ".",
+        }
+
+    def _write(
+        self,
+        values: dict[str, Any],
+        *,
+        locks: tuple[str, ...],
+        column: str | None,
+        others: tuple[str, ...],
+        ledger: str,
+    ) -> Written:
+        """All of it in the lock's transaction, counted before the commit."""
+        connection = self._connection
+        with _or_lost():
+            try:
+                with translated(), connection.pipeline():
+                    connection.execute("SAVEPOINT ready")
+                    for statement in locks:
+                        self._run(statement, values)
+                    placed = self._run(column, values) if column else None
+                    for statement in others:
+                        self._run(statement, values)
+                    changed = self._run(ledger, values)
+                    self._run(_EVENT, values)
+            except RowsBusyError:
+                connection.execute("ROLLBACK TO SAVEPOINT ready")
+                return Written.ROWS_BUSY
+            # The counts are known only now that the pipeline has synced; a COMMIT inside it would have come too early.
+            refused = _refusal(placed, changed)
+            if refused is not None:
+                connection.execute("ROLLBACK TO SAVEPOINT ready")
+                return refused
+            connection.commit()
+        return Written.COMMITTED
+
+    def _run(self, statement: str, values: dict[str, Any]) -> Any:
+        return self._connection.execute(sql.SQL(statement).format(**self._types), values)
+
+
+def _refusal(placed: Any, changed: Any) -> Written | None:
+    if changed.rowcount != 1:
+        return Written.SUPERSEDED
+    if placed is not None and placed.rowcount != 1:
+        return Written.COLUMN_SET
+    return None
+
+
+@contextmanager
+def _or_lost() -> Iterator[None]:
+    """A broken connection is a lost lock. After a COMMIT without an answer the ledger itself says how it went."""
+    try:
+        with translated():
+            yield
+    except ControlPlaneAwayError as error:
+        raise LockLostError(str(error)) from error
+
+
+def _detail(**values: Any) -> str:
+    return json.dumps({key: value for key, value in values.items() if value is not None})

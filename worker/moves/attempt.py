@@ -1,0 +1,153 @@
+"""One attempt at a dataset: peek, lock, claim, settle, then place or retire, and write how it ended.
+
+Responsible for: the order of these, and the one mapping from a catalog's error to an end.
+Must not know: Celery, SQL, which catalog it is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from worker.identifiers import LEGACY_NAMESPACE
+from worker.lakehouse.port import CatalogError, ErrorCode, Lakehouse, SoakError
+from worker.moves.job import Job, Namespaces, OutOfTimeError
+from worker.moves.machine import WORKABLE, State
+from worker.moves.place import place
+from worker.moves.ports import Action, ControlPlane, Lock, LockLostError, Move
+from worker.moves.retire import retire
+from worker.moves.withdraw import resume
+from worker.outcome import Busy, Done, Ignored, Outcome, Park, ParkCode, Retry, Wait, backoff
+
+if TYPE_CHECKING:
+    from worker.moves.policy import Policy
+
+_AWAY = frozenset({ErrorCode.UNAVAILABLE, ErrorCode.UNCLEAR, ErrorCode.UNREADABLE, ErrorCode.FILE_MISSING})
+_MAX_RETRY_AFTER = 300.0
+_CREDENTIALS_WAIT = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Mover:
+    """Runs attempts, one at a time; one per worker process, built after the fork."""
+
+    controlplane: ControlPlane
+    lakehouse: Lakehouse
+    policy: Policy
+    namespaces: Namespaces = field(default_factory=Namespaces)
+
+    def attempt(self, dataset_id: str) -> Outcome:
+        """One attempt. Nothing is written for a message that has nothing to do.
+
+        Raises what the control plane raises when it is away: then nothing was written, and the sweeper finds the job.
+        """
+        move = self.controlplane.peek(dataset_id)
+        if move is None:
+            return Ignored("unknown to the ledger")
+        if move.state not in WORKABLE or not move.due:
+            return Ignored(f"{move.state}, nothing is due")
+        queue_for = self.policy.queue_for_seconds if move.busy_count >= self.policy.busy_limit else None
+        with self.controlplane.lock(dataset_id, queue_for=queue_for) as lock:
+            if lock is None:
+                self.controlplane.note_busy(move, self.policy.busy_after_seconds)
+                return Busy(self.policy.busy_after_seconds, "somebody else holds the dataset's lock")
+            try:
+                return self._locked(move, lock)
+            except LockLostError:
+                return Retry(0, "the lock's connection was lost: nothing was written, the sweeper sends it again")
+
+    def _locked(self, move: Move, lock: Lock) -> Outcome:
+        claimed = self.controlplane.claim(move)
+        if claimed is None:
+            return Ignored("another attempt was faster")
+        warehouse = claimed.dataset.warehouse
+        if claimed.away_for is not None:
+            outcome: Outcome = Wait(claimed.away_for, f"warehouse {warehouse} is away")
+        else:
+            job = Job(
+                claimed,
+                lock,
+                self.controlplane,
+                self.lakehouse.catalog(warehouse),
+                self.policy,
+                self.namespaces,
+                self.policy.clock() + self.policy.deadline_seconds,
+            )
+            outcome = _limited(_run(job), job)
+            if claimed.probing and not isinstance(outcome, Wait):
+                self.controlplane.warehouse_back(warehouse)
+        if not isinstance(outcome, Done):
+            lock.end(claimed, outcome)
+        return outcome
+
+
+def _run(job: Job) -> Outcome:
+    try:
+        return _settled(job) or _proceed(job)
+    except CatalogError as error:
+        return _ended_by(error, job)
+    except SoakError as error:
+        return Retry(_pause(job), f"not readable as a reader reads it: {error}", ParkCode.SOAK_FAILED)
+    except OutOfTimeError:
+        return Retry(_pause(job), f"the attempt took longer than {job.policy.deadline_seconds:g} s")
+
+
+def _settled(job: Job) -> Outcome | None:
+    """Whatever an earlier attempt has in quarantine comes first, also when the attempts are used up."""
+    for entry in job.open(Action.WITHDRAW):
+        ended = resume(job, entry)
+        if ended is not None:
+            return ended
+    return None
+
+
+def _proceed(job: Job) -> Outcome:
+    if job.move.attempts > job.policy.max_attempts:
+        return Park(
+            ParkCode.EXHAUSTED, "every attempt was killed before it ended", "`reroot show`, then `reroot retry`"
+        )
+    return place(job) if job.move.state is State.QUEUED else retire(job)
+
+
+def _limited(outcome: Outcome, job: Job) -> Outcome:
+    """A retry that would be one too many parks the job with the retry's own code."""
+    if isinstance(outcome, Retry) and job.move.attempts >= job.policy.max_attempts:
+        return Park(
+            outcome.code, f"{outcome.why} ({job.move.attempts} attempts)", "mend the cause, then `reroot retry`"
+        )
+    return outcome
+
+
+def _ended_by(error: CatalogError, job: Job) -> Outcome:
+    """How an attempt ends by a catalog's error that no step could make sense of."""
+    match error.code:
+        case ErrorCode.THROTTLED:
+            after = min(error.retry_after or _pause(job), _MAX_RETRY_AFTER)
+            return Wait(after, f"throttled: {error}")
+        case ErrorCode.UNAUTHORIZED:
+            return _away(job, _CREDENTIALS_WAIT, f"the catalog does not accept our credentials: {error}")
+        case ErrorCode.FORBIDDEN:
+            return Park(ParkCode.FORBIDDEN, str(error), "grant what is missing, then `reroot retry`")
+        case code if code in _AWAY:
+            return _one_or_all(error, job)
+        case _:
+            return Park(ParkCode.REFUSED, str(error), "mend what the catalog refuses, then `reroot retry`")
+
+
+def _one_or_all(error: CatalogError, job: Job) -> Outcome:
+    """Is it this table, or the warehouse as a whole? Ask for something else: the legacy namespace."""
+    try:
+        job.catalog.namespace_exists((LEGACY_NAMESPACE,))
+    except CatalogError as other:
+        after = min(other.retry_after or job.policy.away_seconds, _MAX_RETRY_AFTER)
+        return _away(job, after, str(other))
+    return Retry(_pause(job), str(error), ParkCode.TABLE_UNREADABLE)
+
+
+def _away(job: Job, after: float, why: str) -> Wait:
+    job.controlplane.warehouse_away(job.dataset.warehouse, after, why)
+    return Wait(after, why)
+
+
+def _pause(job: Job) -> float:
+    return backoff(job.move.attempts, job.policy.jitter())

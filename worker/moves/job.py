@@ -1,0 +1,130 @@
+"""One claimed attempt: what it holds, how it looks, what it does before it changes anything.
+
+Responsible for: the names that a move is about, certain looks, the guard before each change, namespaces.
+Must not know: in which order a move uses these (``place``, ``retire``, ``withdraw``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from worker.identifiers import LEGACY_NAMESPACE, TableIdentifier
+from worker.lakehouse.port import Catalog, CatalogError, ErrorCode, ErrorKind
+from worker.moves.look import Gone, Sighting, There, Unclear
+from worker.moves.machine import Direction
+
+if TYPE_CHECKING:
+    from worker.moves.policy import Policy
+    from worker.moves.ports import Action, Claimed, ControlPlane, Dataset, Entry, Lock, Move
+
+_ABSENT = frozenset({ErrorCode.TABLE_MISSING, ErrorCode.NAMESPACE_MISSING})
+
+
+class OutOfTimeError(Exception):
+    """The attempt's deadline has passed; nothing that changes something is begun any more."""
+
+
+@dataclass(slots=True)
+class Namespaces:
+    """The namespaces that this process has made or seen, by warehouse: each is asked for once."""
+
+    known: set[tuple[str, tuple[str, ...]]] = field(default_factory=set)
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """Everything that one attempt works with."""
+
+    claimed: Claimed
+    lock: Lock
+    controlplane: ControlPlane
+    catalog: Catalog
+    policy: Policy
+    namespaces: Namespaces
+    deadline: float
+    """On the policy's clock."""
+
+    @property
+    def move(self) -> Move:
+        """The ledger's row."""
+        return self.claimed.move
+
+    @property
+    def dataset(self) -> Dataset:
+        """The dataset, read under the lock."""
+        return self.claimed.dataset
+
+    def named(self, namespace: str) -> TableIdentifier:
+        """The dataset's table in ``namespace``."""
+        return TableIdentifier.within(namespace, self.move.table_name)
+
+    @property
+    def left(self) -> TableIdentifier:
+        """The name that this direction leaves."""
+        out = self.move.direction is Direction.OUT
+        return self.named(self.move.source_namespace if out else self.move.target_namespace)
+
+    def live(self) -> TableIdentifier:
+        """The name that the resolver gives at this instant. A dataset that is gone counts as never moved."""
+        return self.named(self.controlplane.live_namespace(self.claimed) or LEGACY_NAMESPACE)
+
+    def open(self, *actions: Action) -> list[Entry]:
+        """The open journal entries of these kinds, oldest first."""
+        return [entry for entry in self.claimed.entries if entry.action in actions]
+
+    def guard(self) -> None:
+        """Ask before each change: is the lock still ours, is there time? Raises LockLostError, OutOfTimeError."""
+        self.lock.alive()
+        if self.policy.clock() > self.deadline:
+            raise OutOfTimeError
+
+    def look(self, identifier: TableIdentifier) -> Sighting:
+        """What stands under the name. An absent table counts as gone only when that is certain."""
+        try:
+            return There(self.catalog.load(identifier))
+        except CatalogError as error:
+            if error.code not in _ABSENT:
+                return Unclear(error)
+        return self._certainly_gone(identifier)
+
+    def _certainly_gone(self, identifier: TableIdentifier) -> Sighting:
+        try:
+            if not self.catalog.namespace_exists(identifier.namespace):
+                # Ours to make, so nothing can be in it; the legacy namespace, though, may only be hidden from us.
+                return Gone() if identifier.namespace != (LEGACY_NAMESPACE,) else _doubt(identifier, "is not in sight")
+            if identifier in self.catalog.list_tables(identifier.namespace):
+                return _doubt(identifier, "answers 404 while the listing shows it")
+        except CatalogError as error:
+            return Unclear(error)
+        return Gone()
+
+    def ensure_namespace(self, namespace: tuple[str, ...]) -> None:
+        """Make the namespace, parents first; existing ones are fine. Raises CatalogError."""
+        for depth in range(1, len(namespace) + 1):
+            level = namespace[:depth]
+            key = (self.dataset.warehouse, level)
+            if key in self.namespaces.known:
+                continue
+            try:
+                self.catalog.create_namespace(level)
+            except CatalogError as error:
+                # A server may have made it and then failed, or may forbid making what is already there: ask.
+                if error.code is not ErrorCode.ALREADY_EXISTS and not self._sees(level, error):
+                    raise
+            self.namespaces.known.add(key)
+
+    def _sees(self, namespace: tuple[str, ...], error: CatalogError) -> bool:
+        if error.code in {ErrorCode.UNAVAILABLE, ErrorCode.THROTTLED, ErrorCode.UNAUTHORIZED}:
+            return False
+        return self.catalog.namespace_exists(namespace)
+
+    def forget_namespace(self, namespace: tuple[str, ...]) -> None:
+        """Somebody dropped it: make it anew next time."""
+        for depth in range(1, len(namespace) + 1):
+            self.namespaces.known.discard((self.dataset.warehouse, namespace[:depth]))
+
+
+def _doubt(identifier: TableIdentifier, why: str) -> Unclear:
+    text = f"{identifier} {why}: unknown, not gone"
+    return Unclear(CatalogError(ErrorCode.UNREADABLE, ErrorKind.UNKNOWN, text))
