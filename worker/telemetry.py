@@ -1,0 +1,129 @@
+"""Logs: one structured line per thing that happened, with what it was about, and never a secret.
+
+Responsible for: the format (JSON or console), the names bound to every line of an attempt, keeping secrets out of
+whatever is logged by whomever: our lines, foreign libraries' lines, exceptions.
+Must not know: what the lines say. Only the program's own start calls ``configure``; a library never does.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import sys
+from typing import TYPE_CHECKING, Any, Final, TextIO
+from urllib.parse import unquote, urlsplit
+
+import structlog
+from pydantic import SecretStr
+
+from worker.settings_check import MASK, masked_url
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from structlog.typing import EventDict, Processor, WrappedLogger
+
+    from worker.settings import Settings
+
+log: Final[structlog.stdlib.BoundLogger] = structlog.stdlib.get_logger("reroot")
+
+bound = structlog.contextvars.bound_contextvars
+"""Names that stand on every line within: ``with bound(dataset_id=…): …``."""
+
+bind = structlog.contextvars.bind_contextvars
+"""The same, until the surrounding ``bound`` of the task ends (``unbind_all``)."""
+
+unbind_all = structlog.contextvars.clear_contextvars
+
+SHORTEST_SECRET: Final = 4
+"""A shorter value cannot be told from ordinary text, and hides nothing."""
+
+_HARMLESS: Final = re.compile(
+    r"(region|endpoint|addressing|style-access|timeout|scheme|py-io-impl|signer|warehouse|enabled|verify)$",
+)
+"""Catalog properties that are no secret. Every other one is taken for one."""
+
+_CHATTY: Final = ("celery.worker.strategy", "celery.app.trace", "pyiceberg", "urllib3", "kombu", "amqp", "botocore")
+"""Loggers whose INFO only repeats, per message or request, what our own line says."""
+
+
+def configure(settings: Settings, stream: TextIO | None = None) -> None:
+    """Make every logger of the process write through one handler to ``stream`` (standard error by default)."""
+    shared = _shared_processors()
+    structlog.configure(
+        processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        wrapper_class=structlog.stdlib.BoundLogger,
+        cache_logger_on_first_use=True,
+    )
+    handler = logging.StreamHandler(stream or sys.stderr)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=shared,
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *_rendering(settings)],
+        ),
+    )
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(settings.log_level.upper())
+    for name in _CHATTY:
+        logging.getLogger(name).setLevel(max(logging.WARNING, root.level))
+
+
+def sensitive(settings: Settings) -> frozenset[str]:
+    """Every text that must not stand in a line: the secrets, and of a URL its password in each way to write it."""
+    found: set[str] = set()
+    for name in type(settings).model_fields:
+        value = getattr(settings, name)
+        if isinstance(value, SecretStr):
+            found.update(_passwords(value.get_secret_value()))
+        elif isinstance(value, dict):
+            found.update(inner.get_secret_value() for key, inner in value.items() if not _HARMLESS.search(key))
+    return frozenset(text for text in found if len(text) >= SHORTEST_SECRET)
+
+
+def scrubber(secrets: Iterable[str]) -> Callable[[str], str]:
+    """A function that replaces the secrets, and the passwords of URLs, in a text."""
+    # As JSON writes them too, for values with quotes or letters beyond ASCII; the longest first: one may hold another.
+    forms = {
+        form for text in secrets for form in (text, json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1])
+    }
+    pattern = re.compile("|".join(re.escape(form) for form in sorted(forms, key=len, reverse=True)) or r"(?!)")
+    return lambda text: masked_url(pattern.sub(MASK, text))
+
+
+def _passwords(secret: str) -> set[str]:
+    if "://" not in secret:
+        return {secret}
+    try:
+        password = urlsplit(secret).password
+    except ValueError:
+        return {secret}
+    return {password, unquote(password)} if password else set()
+
+
+def _shared_processors() -> list[Processor]:
+    return [
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_log_level,
+        structlog.stdlib.add_logger_name,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        structlog.stdlib.PositionalArgumentsFormatter(),
+        structlog.processors.StackInfoRenderer(),
+    ]
+
+
+def _rendering(settings: Settings) -> list[Processor]:
+    """The last steps. What is scrubbed is the finished line: nothing can be added to it afterwards."""
+    scrub = scrubber(sensitive(settings))
+    render: list[Processor]
+    if settings.log_format == "json":
+        render = [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(default=str)]
+    else:
+        render = [structlog.dev.ConsoleRenderer(colors=False, exception_formatter=structlog.dev.plain_traceback)]
+
+    def scrubbed(_logger: WrappedLogger, _method: str, line: EventDict | str | bytes | Any) -> str:
+        return scrub(str(line))
+
+    return [*render, scrubbed]
