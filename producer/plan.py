@@ -16,6 +16,8 @@ from worker.identifiers import LEGACY_NAMESPACE, MAX_NAME, TableIdentifier
 from worker.moves.machine import Direction, State
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
     from worker.controlplane.facts import DatasetFacts
 
 
@@ -40,6 +42,7 @@ class Reason(StrEnum):
     SHARED_SOURCE = "shared_source"
     NAME_INVALID = "name_invalid"
     TARGET_CONFLICT = "target_conflict"
+    BEYOND_LIMIT = "beyond_limit"
 
 
 ADVICE: Final = {
@@ -61,6 +64,7 @@ ADVICE: Final = {
     Reason.SHARED_SOURCE: "two datasets name one table: correct the log",
     Reason.NAME_INVALID: "a name that catalogs cannot hold: rename the table",
     Reason.TARGET_CONFLICT: "two datasets want one name: change the schema of one",
+    Reason.BEYOND_LIMIT: "movable, and more than --limit takes: move again",
 }
 """One line for each reason: what to do about it."""
 
@@ -76,6 +80,9 @@ _OF_STATE: Final = {
 
 _REFUSED_IN_NAMES: Final = frozenset("/+")
 """One catalog accepts these in a rename and can never find the table by its path again."""
+
+
+Verdict = tuple[Reason, str] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,24 +118,41 @@ class Excluded:
     """Its succeeded log rows in the legacy namespace."""
 
 
-def classify(facts: DatasetFacts, *, again: bool = False) -> Planned | Excluded:
+Judged = Planned | Excluded
+
+
+def classify(facts: DatasetFacts, *, again: bool = False) -> Judged:
     """Judge one dataset. ``again`` takes those that were taken back by a revert.
 
     The ledger speaks first: what was planned once stays as it is, whatever the tables say today.
     """
-    verdict = _by_ledger(facts, again=again) or _by_table(facts) or _by_place(facts) or _by_name(facts)
+    verdict = _by_ledger(facts, again=again) or obstacle(facts)
     if verdict is not None:
         reason, detail = verdict
         return Excluded(facts.dataset_id, reason, detail, facts.legacy_rows)
     return _planned(facts)
 
 
+def judged(facts: Iterable[DatasetFacts], *, again: bool = False, limit: int | None = None) -> Iterator[Judged]:
+    """Judge each; of what can move, only the first ``limit`` are planned. One at a time: nothing is kept."""
+    planned = 0
+    for each in facts:
+        verdict = classify(each, again=again)
+        if isinstance(verdict, Planned):
+            planned += 1
+            if limit is not None and planned > limit:
+                verdict = Excluded(verdict.dataset_id, Reason.BEYOND_LIMIT, str(verdict.target), verdict.log_rows)
+        yield verdict
+
+
+def obstacle(facts: DatasetFacts) -> Verdict:
+    """What keeps the dataset from moving, whatever the ledger says: the reason and its detail, or nothing."""
+    return _by_table(facts) or _by_place(facts) or _by_name(facts)
+
+
 def legacy_name(identifier: str) -> str:
     """The table's own name in a legacy identifier; may be empty or otherwise unfit."""
     return identifier.removeprefix(LEGACY_NAMESPACE + ".")
-
-
-Verdict = tuple[Reason, str] | None
 
 
 def _by_ledger(facts: DatasetFacts, *, again: bool) -> Verdict:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from producer.plan import ADVICE, Excluded, Planned, Reason, classify
+from producer.plan import ADVICE, Excluded, Planned, Reason, classify, judged
 from worker.controlplane.facts import DatasetFacts
 from worker.identifiers import TableIdentifier
 from worker.moves.machine import Direction, State
@@ -112,7 +112,7 @@ def test_a_name_that_catalogs_hold_is_planned(name: str) -> None:
 
 def test_every_reason_is_reached_and_has_its_advice() -> None:
     parameters = test_what_does_not_move_says_why.pytestmark[0].args[1]  # type: ignore[attr-defined]
-    assert {reason for _, reason in parameters} == set(Reason)
+    assert {reason for _, reason in parameters} == set(Reason) - {Reason.BEYOND_LIMIT}
     assert set(ADVICE) == set(Reason)
 
 
@@ -160,3 +160,15 @@ def test_again_still_asks_whether_it_can_move() -> None:
 def test_what_is_excluded_carries_its_legacy_rows_and_the_detail() -> None:
     verdict = classify(replace(MOVABLE, state=State.PARKED, direction=Direction.OUT, park_code="name_taken"))
     assert verdict == Excluded("d1", Reason.PARKED, "name_taken", 3)
+
+
+def test_a_limit_takes_the_first_that_can_move_and_names_the_rest() -> None:
+    stuck = replace(MOVABLE, dataset_id="d0", schema_id=None)
+    facts = [stuck, *(replace(MOVABLE, dataset_id=f"d{number}") for number in (1, 2, 3))]
+    verdicts = list(judged(facts, limit=2))
+    assert [isinstance(verdict, Planned) for verdict in verdicts] == [False, True, True, False]
+    assert verdicts[3] == Excluded("d3", Reason.BEYOND_LIMIT, "sales.europe.ds_1", 3)
+
+
+def test_without_a_limit_all_are_planned() -> None:
+    assert all(isinstance(verdict, Planned) for verdict in judged([MOVABLE] * 5))

@@ -21,8 +21,7 @@ if TYPE_CHECKING:
 LOCK_SECONDS: Final = 5
 """How long an operator's command queues for a row or for a dataset's lock before it says that it is busy."""
 
-# A parked row has no attempt at it, and a zombie's end is refused by the raised claim. The uuid is forgotten where
-# the park said that the source is another table now: to order the retry is to accept the table that stands there.
+# A parked row has no attempt at it, and a zombie's end is refused by the raised claim.
 _RETRY: Final = """
 WITH picked AS (
     SELECT dataset_id, claim, flipped_at IS NOT NULL AS flipped, park_code
@@ -33,7 +32,6 @@ WITH picked AS (
 ), retried AS (
     UPDATE reroot.moves m
     SET state = CASE WHEN p.flipped THEN 'flipped' ELSE 'queued' END, claim = m.claim + 1, attempts = 0,
-        table_uuid = CASE WHEN p.park_code = 'source_replaced' AND NOT p.flipped THEN NULL ELSE m.table_uuid END,
         busy_count = 0, busy_since = NULL, park_code = NULL, park_text = NULL, park_remedy = NULL,
         not_before = now(), published_at = NULL, attempt_started_at = NULL, worker = NULL, waiting_for = NULL,
         updated_at = now()

@@ -7,6 +7,7 @@ Must not know: which dataset may move (``producer.plan`` says it), any catalog.
 from __future__ import annotations
 
 import uuid
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Final
 
 from psycopg import sql
@@ -105,6 +106,9 @@ def stream_facts(connection: Connection, scope: Scope, *, warehouse: str = OWN_W
         # first tenth of rows where nothing says that all of them are read.
         connection.execute("SET LOCAL work_mem = '64MB'")
         connection.execute("SET LOCAL cursor_tuple_fraction = 1.0")
+        # How many rows a filter leaves of the statement's parts is a guess, and a nested loop over a wrong one takes
+        # ten times as long (9.6 s against 0.9 s for one catalog of a hundred).
+        connection.execute("SET LOCAL enable_nestloop = off")
         connection.execute("SET LOCAL transaction_read_only = on")
         with connection.cursor(name="reroot_plan") as cursor:
             cursor.itersize = FETCH
@@ -149,12 +153,12 @@ def _scope(connection: Connection, scope: Scope) -> tuple[sql.Composable, dict[s
 
 
 def _facts(row: tuple[Any, ...]) -> DatasetFacts:
-    table, (state, direction, claim, park_code, parked_after_flip) = row[:-5], row[-5:]
-    return DatasetFacts(
-        *table,
-        None if state is None else State(state),
-        None if direction is None else Direction(direction),
-        claim,
-        park_code,
-        bool(parked_after_flip),
-    )
+    values: dict[str, Any] = dict(zip(_FIELDS, row, strict=True))
+    values["state"] = values["state"] and State(values["state"])
+    values["direction"] = values["direction"] and Direction(values["direction"])
+    values["parked_after_flip"] = bool(values["parked_after_flip"])
+    return DatasetFacts(**values)
+
+
+_FIELDS: Final = tuple(field.name for field in fields(DatasetFacts))
+"""The statement's columns, in its order."""

@@ -1,0 +1,244 @@
+"""How the moves stand, for ``reroot status`` and for whoever waits for them.
+
+Responsible for: counts per catalog, what runs and waits and for what, the rate, the last failures, workers alive.
+Reads only. Times are ages or distances in seconds by the database's clock, never by the reader's.
+Must not know: how it is shown.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from worker.controlplane.connection import translated
+from worker.controlplane.workers import ALIVE_SECONDS
+from worker.moves.machine import State
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from worker.controlplane.connection import Connection
+
+RATE_SECONDS: Final = 300
+"""The rate is taken over the last five minutes."""
+
+RATE_EVENTS: Final = 100_000
+"""Events that the rate looks back over at most: a history of millions is not read for five minutes of it."""
+
+SHOWN: Final = 5
+"""How many failures, busy datasets and reasons to wait are listed."""
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogStates:
+    """Datasets of the ledger by state, for the catalog that they go to."""
+
+    workspace_id: str
+    catalog: str
+    queued: int
+    flipped: int
+    done: int
+    parked: int
+    reverted: int
+
+
+@dataclass(frozen=True, slots=True)
+class Oldest:
+    """The job that has been due and untouched for the longest time."""
+
+    dataset_id: str
+    state: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """Datasets that were flipped, and that became done, in the last ``seconds``."""
+
+    seconds: float
+    flipped: int
+    done: int
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """What jobs wait for, how many do, and when the first is due again (seconds; negative: overdue)."""
+
+    waiting_for: str
+    datasets: int
+    next_in: float
+
+
+@dataclass(frozen=True, slots=True)
+class BusyDataset:
+    """A dataset whose lock or rows somebody else holds whenever a worker comes."""
+
+    dataset_id: str
+    seconds: float
+    times: int
+
+
+@dataclass(frozen=True, slots=True)
+class WarehouseAway:
+    """A warehouse that does not answer; asked again in ``retry_in`` seconds (negative: now)."""
+
+    warehouse: str
+    seconds: float
+    retry_in: float
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A parked dataset: what happened, when, and what helps."""
+
+    dataset_id: str
+    code: str
+    text: str
+    remedy: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerAlive:
+    """A worker that was seen within the last minute."""
+
+    worker: str
+    queues: tuple[str, ...]
+    concurrency: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """Everything that ``reroot status`` says."""
+
+    catalogs: tuple[CatalogStates, ...]
+    running: int
+    due: int
+    """Rows that a worker could take now, running ones included: what the autoscaler counts."""
+    in_grace: int
+    oldest: Oldest | None
+    rate: Rate
+    waiting: tuple[Waiting, ...]
+    busy: tuple[BusyDataset, ...]
+    warehouses_away: tuple[WarehouseAway, ...]
+    failures: tuple[Failure, ...]
+    workers: tuple[WorkerAlive, ...]
+
+
+def status(connection: Connection) -> Status:
+    """Read everything on one snapshot. Raises ControlPlaneError."""
+    with translated(), connection.transaction():
+        connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+        running, due, in_grace = _one(connection, _COUNTS)
+        oldest = connection.execute(_OLDEST).fetchone()
+        return Status(
+            catalogs=tuple(CatalogStates(*row) for row in connection.execute(_CATALOGS)),
+            running=running,
+            due=due,
+            in_grace=in_grace,
+            oldest=Oldest(*oldest) if oldest else None,
+            rate=Rate(RATE_SECONDS, *_one(connection, _RATE)),
+            waiting=tuple(Waiting(*row) for row in connection.execute(_WAITING, {"shown": SHOWN})),
+            busy=tuple(BusyDataset(*row) for row in connection.execute(_BUSY, {"shown": SHOWN})),
+            warehouses_away=tuple(WarehouseAway(*row) for row in connection.execute(_AWAY)),
+            failures=tuple(Failure(*row) for row in connection.execute(_FAILURES, {"shown": SHOWN})),
+            workers=tuple(
+                WorkerAlive(worker, tuple(queues), concurrency, seconds)
+                for worker, queues, concurrency, seconds in connection.execute(_WORKERS, {"alive": ALIVE_SECONDS})
+            ),
+        )
+
+
+def settled(connection: Connection, dataset_ids: Sequence[str]) -> dict[str, State]:
+    """Which of ``dataset_ids`` are no longer queued, and where they stand. Raises ControlPlaneError."""
+    with translated():
+        rows = connection.execute(
+            "SELECT dataset_id, state FROM reroot.moves WHERE dataset_id = ANY(%s) AND state <> 'queued'",
+            (list(dataset_ids),),
+        ).fetchall()
+    return {dataset_id: State(state) for dataset_id, state in rows}
+
+
+def _one(connection: Connection, statement: str) -> tuple[Any, ...]:
+    row = connection.execute(statement.encode()).fetchone()
+    assert row is not None
+    return row
+
+
+_CATALOGS: Final = """
+SELECT workspace_id, split_part(target_namespace, '.', 1) AS catalog,
+       count(*) FILTER (WHERE state = 'queued'),
+       count(*) FILTER (WHERE state = 'flipped'),
+       count(*) FILTER (WHERE state = 'done' AND direction = 'out'),
+       count(*) FILTER (WHERE state = 'parked'),
+       count(*) FILTER (WHERE state = 'done' AND direction = 'back')
+FROM reroot.moves
+GROUP BY 1, 2
+ORDER BY 2 COLLATE "C", 1
+"""
+
+_COUNTS: Final = """
+SELECT count(*) FILTER (WHERE attempt_started_at IS NOT NULL),
+       (SELECT count(*) FROM reroot.due),
+       count(*) FILTER (WHERE state = 'flipped' AND not_before > now())
+FROM reroot.moves
+WHERE state IN ('queued', 'flipped')
+"""
+
+_OLDEST: Final = """
+SELECT dataset_id, state, extract(epoch FROM now() - not_before)::float8
+FROM reroot.moves
+WHERE state IN ('queued', 'flipped') AND not_before <= now() AND attempt_started_at IS NULL
+ORDER BY not_before, dataset_id
+LIMIT 1
+"""
+
+_RATE: Final = f"""
+SELECT count(*) FILTER (WHERE transition IN ('b', 'c')), count(*) FILTER (WHERE transition IN ('c', 'd'))
+FROM reroot.move_events
+WHERE id > (SELECT coalesce(max(id), 0) - {RATE_EVENTS} FROM reroot.move_events)
+  AND at > now() - make_interval(secs => {RATE_SECONDS})
+"""
+
+_WAITING: Final = """
+SELECT waiting_for, count(*), extract(epoch FROM min(not_before) - now())::float8
+FROM reroot.moves
+WHERE state IN ('queued', 'flipped') AND waiting_for IS NOT NULL
+GROUP BY waiting_for
+ORDER BY 2 DESC, 1
+LIMIT %(shown)s
+"""
+
+_BUSY: Final = """
+SELECT dataset_id, extract(epoch FROM now() - busy_since)::float8, busy_count
+FROM reroot.moves
+WHERE state IN ('queued', 'flipped') AND busy_since IS NOT NULL
+ORDER BY busy_since, dataset_id
+LIMIT %(shown)s
+"""
+
+_AWAY: Final = """
+SELECT warehouse, extract(epoch FROM now() - coalesce(down_since, updated_at))::float8,
+       extract(epoch FROM down_until - now())::float8, coalesce(down_reason, '')
+FROM reroot.warehouses
+WHERE down_until IS NOT NULL
+ORDER BY down_since, warehouse
+"""
+
+_FAILURES: Final = """
+SELECT dataset_id, park_code, coalesce(park_text, ''), coalesce(park_remedy, ''),
+       extract(epoch FROM now() - updated_at)::float8
+FROM reroot.moves
+WHERE state = 'parked'
+ORDER BY updated_at DESC, dataset_id
+LIMIT %(shown)s
+"""
+
+_WORKERS: Final = """
+SELECT worker, queues, concurrency, extract(epoch FROM now() - seen_at)::float8
+FROM reroot.workers
+WHERE seen_at > now() - make_interval(secs => %(alive)s)
+ORDER BY worker
+"""
