@@ -1,0 +1,105 @@
+"""``reroot db``: the schema of the control plane.
+
+Responsible for: the four commands, their lines and exit codes.
+Must not know: SQL, what a migration does.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from worker.controlplane.connection import ControlPlaneAwayError, ControlPlaneError
+from worker.settings import SettingsError, load_settings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import ModuleType
+
+FAILED = 1
+USAGE = 2
+OUT_OF_REACH = 3
+
+app = typer.Typer(
+    help="The schema of the control plane: additive, and safe while other programs use it.", no_args_is_help=True
+)
+
+Baseline = Annotated[
+    bool,
+    typer.Option(
+        "--with-baseline", help="Create the control plane's own tables first, in an empty database: demo, tests."
+    ),
+]
+
+
+@app.command()
+def upgrade(*, with_baseline: Baseline = False) -> None:
+    """Bring the database to the schema that this version needs. Safe to run again, also after it was cut off."""
+    with _ended_plainly():
+        migrate = _migrate()
+        before = migrate.current(_url())
+        migrate.upgrade(_url(), with_baseline=with_baseline, say=_say)
+        after = migrate.head()
+        typer.echo(f"at revision {after}" + (", as before" if before == after else f", before: {before or 'none'}"))
+
+
+@app.command()
+def current() -> None:
+    """Show the database's revision, and the one that this version needs."""
+    with _ended_plainly():
+        migrate = _migrate()
+        typer.echo(f"at revision {migrate.current(_url()) or 'none'}, this version needs {migrate.head()}")
+
+
+@app.command()
+def check() -> None:
+    """Exit 0 when the database is at this version's revision and whole: no index or constraint left invalid."""
+    with _ended_plainly():
+        problems = _migrate().check(_url())
+        for problem in problems:
+            typer.echo(problem, err=True)
+        if problems:
+            raise typer.Exit(FAILED)
+        typer.echo(f"whole, at revision {_migrate().head()}")
+
+
+@app.command()
+def downgrade() -> None:
+    """Remove all of Reroot's and leave the rest. Refused while any dataset has an iceberg_namespace."""
+    with _ended_plainly():
+        _migrate().downgrade(_url(), say=_say)
+        typer.echo("everything of Reroot's is removed")
+
+
+def _migrate() -> ModuleType:
+    # Late: Alembic and SQLAlchemy weigh more than all of the other commands together.
+    from worker.controlplane import migrate  # noqa: PLC0415 - see the line above
+
+    return migrate
+
+
+def _url() -> str:
+    """Past a pooler: a migration needs a session of its own."""
+    return load_settings().direct_database()
+
+
+def _say(line: str) -> None:
+    typer.echo(line, err=True)
+
+
+@contextmanager
+def _ended_plainly() -> Iterator[None]:
+    """One line for each way in which it can fail, and its exit code."""
+    try:
+        yield
+    except SettingsError as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(USAGE) from error
+    except ControlPlaneAwayError as error:
+        typer.echo(f"Postgres is out of reach: {error}", err=True)
+        raise typer.Exit(OUT_OF_REACH) from error
+    except ControlPlaneError as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(FAILED) from error
