@@ -1,0 +1,242 @@
+"""The adapter for Iceberg REST catalogs: each call of the port is one request.
+
+Responsible for: addresses, bodies, and the few fields of an answer that the protocol needs.
+Must not know: how a request travels (``rest_wire``), what a refusal means (``rest_errors``), what a move is.
+
+A thin client instead of pyiceberg's, because the protocol's decisions hang on the error's type, on who sends what
+again, and on a rename that is one request.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote, urlencode
+
+import msgspec
+
+from worker.identifiers import TableIdentifier
+from worker.lakehouse.locations import normalise
+from worker.lakehouse.metadata import MetadataDocument, MetadataError, table_from
+from worker.lakehouse.port import Catalog, CatalogError, ErrorCode, ErrorKind, Table
+from worker.lakehouse.rest_errors import Call
+from worker.lakehouse.rest_wire import Request, Wire, unreadable
+from worker.lakehouse.soak import soak
+from worker.lakehouse.storage import Storage, Storages
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from worker.lakehouse.connection import CatalogConnection
+
+_PAGE_SIZE: Final = 1000
+_SEPARATOR: Final = "%1F"
+_RENAME_ENDPOINT: Final = "POST /v1/{prefix}/tables/rename"
+_REGISTER_ENDPOINT: Final = "POST /v1/{prefix}/namespaces/{namespace}/register"
+_NOT_FOR_STORAGE: Final = "py-io-impl"
+"""A server may name the class that opens files; only this machine's own settings choose code."""
+
+
+class _Config(msgspec.Struct, frozen=True):
+    defaults: dict[str, Any] = {}
+    overrides: dict[str, Any] = {}
+    endpoints: list[str] | None = None
+
+
+class _StorageCredential(msgspec.Struct, frozen=True):
+    prefix: str
+    config: dict[str, str] = {}
+
+
+class _Loaded(msgspec.Struct, frozen=True):
+    metadata: MetadataDocument
+    metadata_location: str | None = msgspec.field(name="metadata-location", default=None)
+    config: dict[str, str] | None = None
+    storage_credentials: list[_StorageCredential] | None = msgspec.field(name="storage-credentials", default=None)
+
+
+class _Identifier(msgspec.Struct, frozen=True):
+    namespace: tuple[str, ...]
+    name: str
+
+
+class _Page(msgspec.Struct, frozen=True):
+    identifiers: list[_Identifier] = []
+    next_page_token: str | None = msgspec.field(name="next-page-token", default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class _Usage:
+    """What a catalog says about how it is used: once per process and warehouse."""
+
+    root: str
+    separator: str
+    endpoints: frozenset[str] | None
+    storage: Mapping[str, str] = field(repr=False)
+
+
+_LOADED: Final = msgspec.json.Decoder(_Loaded)
+_PAGE: Final = msgspec.json.Decoder(_Page)
+
+
+class RestCatalog(Catalog):
+    """One warehouse of a REST catalog."""
+
+    def __init__(self, warehouse: str, connection: CatalogConnection, storages: Storages) -> None:
+        self._warehouse = warehouse
+        self._properties = {name: value.get_secret_value() for name, value in connection.properties.items()}
+        self._wire = Wire(connection)
+        self._storages = storages
+        self._usage: _Usage | None = None
+
+    def load(self, identifier: TableIdentifier) -> Table:
+        """GET the table."""
+        body = self._send(Call.LOAD, "GET", self._table(identifier), about=str(identifier))
+        try:
+            loaded = _LOADED.decode(body)
+            if not loaded.metadata_location:
+                raise unreadable(Call.LOAD, str(identifier), "names no metadata location")
+            storage = _storage_options(loaded)
+            return table_from(identifier, loaded.metadata_location, loaded.metadata, storage)
+        except (msgspec.DecodeError, UnicodeDecodeError, MetadataError) as error:
+            raise unreadable(Call.LOAD, str(identifier), f"cannot be understood: {error}") from error
+
+    def register(self, identifier: TableIdentifier, metadata_location: str) -> None:
+        """POST to the namespace's ``register``, never with ``overwrite``."""
+        self._need(_REGISTER_ENDPOINT, "register")
+        body = {"name": identifier.name, "metadata-location": metadata_location, "overwrite": False}
+        where = f"{self._namespace(identifier.namespace)}/register"
+        self._send(Call.REGISTER, "POST", where, about=str(identifier), body=body)
+
+    def rename(self, source: TableIdentifier, target: TableIdentifier) -> None:
+        """POST to ``tables/rename``."""
+        self._need(_RENAME_ENDPOINT, "rename")
+        body = {"source": _identifier(source), "destination": _identifier(target)}
+        self._send(Call.RENAME, "POST", "/tables/rename", about=f"{source} to {target}", body=body)
+
+    def drop(self, identifier: TableIdentifier) -> None:
+        """DELETE the table, not purged."""
+        # One server purges when nothing is said.
+        where = self._table(identifier) + "?purgeRequested=false"
+        self._send(Call.DROP, "DELETE", where, about=str(identifier))
+
+    def create_namespace(self, namespace: tuple[str, ...]) -> None:
+        """POST to ``namespaces``."""
+        body = {"namespace": list(namespace), "properties": {}}
+        self._send(Call.CREATE_NAMESPACE, "POST", "/namespaces", about=".".join(namespace), body=body)
+
+    def namespace_exists(self, namespace: tuple[str, ...]) -> bool:
+        """GET the namespace."""
+        try:
+            self._send(Call.NAMESPACE, "GET", self._namespace(namespace), about=".".join(namespace))
+        except CatalogError as error:
+            if error.code is ErrorCode.NAMESPACE_MISSING:
+                return False
+            raise
+        return True
+
+    def list_tables(self, namespace: tuple[str, ...]) -> Iterator[TableIdentifier]:
+        """GET page after page."""
+        about = "of " + ".".join(namespace)
+        token: str | None = ""
+        seen: set[str] = set()
+        while token is not None:
+            seen.add(token)
+            query = urlencode({"pageToken": token, "pageSize": _PAGE_SIZE})
+            body = self._send(Call.LIST, "GET", f"{self._namespace(namespace)}/tables?{query}", about=about)
+            try:
+                page = _PAGE.decode(body)
+            except (msgspec.DecodeError, UnicodeDecodeError) as error:
+                raise unreadable(Call.LIST, about, f"cannot be understood: {error}") from error
+            for entry in page.identifiers:
+                yield TableIdentifier(entry.namespace, entry.name)
+            token = page.next_page_token or None
+            if token in seen:
+                raise unreadable(Call.LIST, about, "leads back to a page that was read already")
+
+    def soak(self, table: Table) -> None:
+        """Read the table with the options that its GET and the catalog's config handed out."""
+        soak(table, self._storage(table))
+
+    def file_missing(self, location: str, table: Table) -> bool:
+        """Ask storage, with the table's own metadata file as the positive control."""
+        return self._storage(table).certainly_missing(normalise(location), beside=table.metadata_location)
+
+    def warm_up(self) -> None:
+        """Ask how the catalog is used, so that the first job does not pay for it. Raises CatalogError."""
+        self._used()
+
+    # Addresses.
+
+    def _send(self, call: Call, method: str, where: str, *, about: str, body: object = None) -> bytes:
+        content = None if body is None else msgspec.json.encode(body)
+        return self._wire.send(Request(call, method, self._used().root + where, about, content))
+
+    def _namespace(self, namespace: tuple[str, ...]) -> str:
+        return "/namespaces/" + self._used().separator.join(quote(level, safe="") for level in namespace)
+
+    def _table(self, identifier: TableIdentifier) -> str:
+        return f"{self._namespace(identifier.namespace)}/tables/{quote(identifier.name, safe='')}"
+
+    def _need(self, endpoint: str, name: str) -> None:
+        endpoints = self._used().endpoints
+        if endpoints is not None and endpoint not in endpoints:
+            raise CatalogError(ErrorCode.NOT_OFFERED, ErrorKind.PERMANENT, f"the catalog does not offer {name}")
+
+    def _used(self) -> _Usage:
+        if self._usage is None:
+            self._usage = self._ask_usage()
+        return self._usage
+
+    def _ask_usage(self) -> _Usage:
+        about = f"for warehouse {self._warehouse}"
+        target = "/v1/config?" + urlencode({"warehouse": self._warehouse})
+        body = self._wire.send(Request(Call.CONFIG, "GET", target, about))
+        try:
+            config = msgspec.json.decode(body, type=_Config)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise unreadable(Call.CONFIG, about, f"cannot be understood: {error}") from error
+        told = {**_texts(config.defaults), **self._properties, **_texts(config.overrides)}
+        if "uri" in config.overrides:
+            self._wire.point_to(told["uri"])
+        prefix = told.get("prefix", "").strip("/")
+        return _Usage(
+            root=f"/v1/{prefix}" if prefix else "/v1",
+            separator=told.get("namespace-separator", _SEPARATOR),
+            endpoints=None if not config.endpoints else frozenset(config.endpoints),
+            storage=_own_code_only(told, self._properties),
+        )
+
+    def _storage(self, table: Table) -> Storage:
+        options = _own_code_only({**self._used().storage, **table.storage}, self._properties)
+        return self._storages.with_options(options)
+
+
+def _identifier(identifier: TableIdentifier) -> dict[str, object]:
+    return {"namespace": list(identifier.namespace), "name": identifier.name}
+
+
+def _texts(values: Mapping[str, Any]) -> dict[str, str]:
+    return {
+        name: value if isinstance(value, str) else str(value) for name, value in values.items() if value is not None
+    }
+
+
+def _own_code_only(options: Mapping[str, str], own: Mapping[str, str]) -> dict[str, str]:
+    kept = {name: value for name, value in options.items() if name != _NOT_FOR_STORAGE}
+    if _NOT_FOR_STORAGE in own:
+        kept[_NOT_FOR_STORAGE] = own[_NOT_FOR_STORAGE]
+    return kept
+
+
+def _storage_options(loaded: _Loaded) -> dict[str, str]:
+    """What the catalog hands out for the table: its config, and over it the credential of the longest prefix."""
+    options = dict(loaded.config or {})
+    fitting = [
+        credential
+        for credential in loaded.storage_credentials or ()
+        if (loaded.metadata_location or "").startswith(credential.prefix)
+    ]
+    if fitting:
+        options.update(max(fitting, key=lambda credential: len(credential.prefix)).config)
+    return options
