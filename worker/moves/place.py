@@ -55,7 +55,7 @@ def _placed_already(job: Job, namespace: str) -> Outcome:
 
 
 class _Placing:
-    """The loop between the looks: at most ``second_looks`` rounds, then the source counts as moving."""
+    """The loop between the looks: when the second one saw the source move ``second_looks`` times, it ends."""
 
     def __init__(self, job: Job, target: TableIdentifier, namespace: str, *, adopt: bool) -> None:
         self.job = job
@@ -67,16 +67,16 @@ class _Placing:
 
     def converge(self) -> Outcome:
         old = self.job.look(self.source)
-        known = bool(self.entries) or self.adopt or not isinstance(old, There)
+        known = bool(self.entries) or self.adopt or isinstance(old, Gone)
         new: Sighting | NotLooked = self.job.look(self.target) if known else NOT_LOOKED
-        for _ in range(self.job.policy.second_looks + 1):
+        moved = 0
+        while moved < self.job.policy.second_looks:
             step = decide(old, new, self._evidence())
             match step, old, new:
                 case Step.MAKE, There(table), _:
                     if self.adopt:
                         return self._adopted_but_absent()
-                    self._register(table)
-                    new = self.job.look(self.target)
+                    new = self._register(table)
                     if isinstance(new, Gone):
                         return self._again(f"{self.target} does not stand after it was registered")
                 case Step.REPLACE, There(table), There(stale):
@@ -90,7 +90,7 @@ class _Placing:
                     again = self.job.look(self.source)
                     if isinstance(again, There) and again.table.metadata_location == table.metadata_location:
                         return self._flip(standing, left=table)
-                    old = again
+                    old, moved = again, moved + 1
                 case Step.ADOPT, _, There(standing):
                     self.job.catalog.soak(standing)
                     return self._flip(standing, left=standing)
@@ -106,20 +106,29 @@ class _Placing:
             frozenset(entry.pointer.metadata_location for entry in self.entries),
         )
 
-    def _register(self, table: Table) -> None:
-        """Journal the intention, then ask for the second name. Whatever the answer, the look afterwards decides."""
+    def _register(self, table: Table) -> Sighting:
+        """Journal the intention, ask for the second name, and look: whatever the answer, the look decides."""
         job = self.job
         job.ensure_namespace(self.target.namespace)
         pointer = Pointer(self.target, table.uuid, table.metadata_location, table.sequence_number)
-        self.entries.append(job.controlplane.journal(job.claimed, Action.REGISTER, pointer))
+        entry = job.controlplane.journal(job.claimed, Action.REGISTER, pointer)
+        self.entries.append(entry)
         job.guard()
+        taken = False
         try:
             job.catalog.register(self.target, table.metadata_location)
         except CatalogError as error:
+            taken = error.code is ErrorCode.ALREADY_EXISTS
             if error.code is ErrorCode.NAMESPACE_MISSING:
                 job.forget_namespace(self.target.namespace)
-            elif error.kind is not ErrorKind.UNKNOWN and error.code is not ErrorCode.ALREADY_EXISTS:
+            elif error.kind is not ErrorKind.UNKNOWN and not taken:
                 raise
+        new = job.look(self.target)
+        if taken and isinstance(new, There) and new.table.metadata_location != table.metadata_location:
+            # Another hand made what stands there, so this entry says nothing about where it grew from.
+            job.controlplane.close(entry, Closed.VOID)
+            self.entries.remove(entry)
+        return new
 
     def _replace(self, stale: Table, keeper: Table) -> Outcome | None:
         """Withdraw a registration that the old name has left behind, so that a fresh one can be made."""
