@@ -20,14 +20,12 @@ from worker.lakehouse.locations import normalise
 from worker.lakehouse.metadata import MetadataDocument, MetadataError, table_from
 from worker.lakehouse.port import Catalog, CatalogError, ErrorCode, ErrorKind, Table
 from worker.lakehouse.rest_errors import Call
-from worker.lakehouse.rest_wire import Request, Wire, unreadable
+from worker.lakehouse.rest_wire import Request, Session, Wire, unreadable
 from worker.lakehouse.soak import soak
 from worker.lakehouse.storage import Storage, Storages
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-
-    from worker.lakehouse.connection import CatalogConnection
 
 _PAGE_SIZE: Final = 1000
 _SEPARATOR: Final = "%1F"
@@ -82,10 +80,10 @@ _PAGE: Final = msgspec.json.Decoder(_Page)
 class RestCatalog(Catalog):
     """One warehouse of a REST catalog."""
 
-    def __init__(self, warehouse: str, connection: CatalogConnection, storages: Storages) -> None:
+    def __init__(self, warehouse: str, session: Session, storages: Storages) -> None:
         self._warehouse = warehouse
-        self._properties = {name: value.get_secret_value() for name, value in connection.properties.items()}
-        self._wire = Wire(connection)
+        self._properties = session.properties
+        self._wire = Wire(session)
         self._storages = storages
         self._usage: _Usage | None = None
 
@@ -161,10 +159,6 @@ class RestCatalog(Catalog):
     def file_missing(self, location: str, table: Table) -> bool:
         """Ask storage, with the table's own metadata file as the positive control."""
         return self._storage(table).certainly_missing(normalise(location), beside=table.metadata_location)
-
-    def warm_up(self) -> None:
-        """Ask how the catalog is used, so that the first job does not pay for it. Raises CatalogError."""
-        self._used()
 
     # Addresses.
 

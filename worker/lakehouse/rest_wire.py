@@ -49,46 +49,55 @@ class Request:
     body: bytes | None = None
 
 
-class Wire:
-    """The connection to one catalog. Not shared between processes: a socket does not survive a fork."""
+class Session:
+    """What one process shares among all warehouses of a catalog: the connections, and who we are.
+
+    Not shared between processes: a socket does not survive a fork.
+    """
 
     def __init__(self, connection: CatalogConnection) -> None:
-        properties = {name: value.get_secret_value() for name, value in connection.properties.items()}
-        self._seconds = connection.timeout_seconds
-        self._pool = urllib3.PoolManager(
+        self.properties = {name: value.get_secret_value() for name, value in connection.properties.items()}
+        self.address = connection.uri.get_secret_value()
+        self.seconds = connection.timeout_seconds
+        self.pool = urllib3.PoolManager(
             num_pools=4,
             maxsize=1,
-            timeout=urllib3.Timeout(connect=self._seconds, read=self._seconds),
-            ca_certs=properties.get("ssl.cabundle"),
+            timeout=urllib3.Timeout(connect=self.seconds, read=self.seconds),
+            ca_certs=self.properties.get("ssl.cabundle"),
         )
-        self._authorization = authorization(connection, self._pool)
-        self._headers = {
+        self.authorization = authorization(connection, self.pool)
+        self.headers = {
             "User-Agent": "reroot",
             "X-Iceberg-Access-Delegation": "vended-credentials",
-            **_extra_headers(properties),
+            **_extra_headers(self.properties),
         }
+
+
+class Wire:
+    """The requests of one warehouse."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
         self._address = ""
         self._path = ""
-        self._host: urllib3.HTTPConnectionPool | None = None
-        self.point_to(connection.uri.get_secret_value())
+        self.point_to(session.address)
 
     def point_to(self, address: str) -> None:
         """Send what follows to ``address``, a catalog's address with or without ``/v1``."""
         self._address = address.rstrip("/").removesuffix("/v1")
         self._path = urlsplit(self._address).path
-        self._host = None
 
     def send(self, request: Request) -> bytes:
         """The body of a success. Raises CatalogError for everything else."""
         pauses = iter(_PAUSES if request.method == "GET" else ())
-        until = time.monotonic() + self._seconds
+        until = time.monotonic() + self._session.seconds
         renewed = False
         while True:
             try:
                 return self._once(request)
             except _AnsweredError as answered:
                 error = answered.error
-                if answered.status in _NEW_TOKEN and self._authorization.refused():
+                if answered.status in _NEW_TOKEN and self._session.authorization.refused():
                     # A refused change was not done either, but "sent once" is a rule without a second look.
                     if renewed or request.method != "GET":
                         raise error from None
@@ -103,14 +112,14 @@ class Wire:
             time.sleep(error.retry_after or pause)
 
     def _once(self, request: Request) -> bytes:
-        headers = dict(self._headers)
-        value = self._authorization.header()
+        headers = dict(self._session.headers)
+        value = self._session.authorization.header()
         if value is not None:
             headers["Authorization"] = value.get_secret_value()
         if request.body is not None:
             headers["Content-Type"] = "application/json"
         try:
-            response = self._connected().urlopen(
+            response = self._session.pool.connection_from_url(self._address).urlopen(
                 request.method,
                 self._path + request.target,
                 body=request.body,
@@ -124,11 +133,6 @@ class Wire:
         if response.status in {HTTPStatus.OK, HTTPStatus.NO_CONTENT} and not _deceives(body):
             return body
         raise _AnsweredError(response.status, _error(request, response.status, body, response.headers))
-
-    def _connected(self) -> urllib3.HTTPConnectionPool:
-        if self._host is None:
-            self._host = self._pool.connection_from_url(self._address)
-        return self._host
 
 
 class _AnsweredError(Exception):
