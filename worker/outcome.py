@@ -88,5 +88,5 @@ Outcome = Done | Ignored | Busy | Wait | Retry | Park
 
 def backoff(attempt: int, jitter: float) -> float:
     """Seconds until the next try: 5, 10, 20 … at most 300, spread by ``jitter`` (0 ≤ jitter < 1) over ±20 %."""
-    plain: float = min(300.0, 5.0 * 2.0 ** max(0, attempt - 1))
+    plain: float = min(300.0, 5.0 * 2.0 ** min(max(0, attempt - 1), 6))
     return plain * (0.8 + 0.4 * jitter)

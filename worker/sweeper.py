@@ -4,8 +4,8 @@ Responsible for: rounds. In each it notes its worker as alive and, where it wins
 queues from the ledger. A lost message, a flushed broker, a killed attempt, a grace that has ended: all are found here.
 Must not know: what a job does, catalogs.
 
-It is a process and not a thread because a prefork parent forks all day. It must not outlive its worker: it ends when its
-standard input does, and where the kernel offers it, when its parent dies.
+It is a process and not a thread because a prefork parent forks all day. It must not outlive its worker: it ends when
+its standard input does, and where the kernel offers it, when its parent dies.
 """
 
 from __future__ import annotations

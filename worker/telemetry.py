@@ -85,12 +85,16 @@ def sensitive(settings: Settings) -> frozenset[str]:
 
 def scrubber(secrets: Iterable[str]) -> Callable[[str], str]:
     """A function that replaces the secrets, and the passwords of URLs, in a text."""
-    # As JSON writes them too, for values with quotes or letters beyond ASCII; the longest first: one may hold another.
-    forms = {
-        form for text in secrets for form in (text, json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1])
-    }
-    pattern = re.compile("|".join(re.escape(form) for form in sorted(forms, key=len, reverse=True)) or r"(?!)")
+    # The longest first: one may hold another.
+    forms = sorted({form for text in secrets for form in _spellings(text)}, key=len, reverse=True)
+    pattern = re.compile("|".join(map(re.escape, forms)) or r"(?!)")
     return lambda text: masked_url(pattern.sub(MASK, text))
+
+
+def _spellings(text: str) -> set[str]:
+    """A text as it stands, as Python's repr and as JSON write it: quotes and letters beyond ASCII look different."""
+    plain = {text, repr(text)[1:-1], ascii(text)[1:-1]}
+    return plain | {json.dumps(form, ensure_ascii=strict)[1:-1] for form in plain for strict in (True, False)}
 
 
 def _passwords(secret: str) -> set[str]:

@@ -1,0 +1,130 @@
+"""Where the parts are put together: settings in, something that moves a dataset out.
+
+Responsible for: building each process's own connections and catalogs, after the fork; the only module that knows every
+part.
+Must not know: Celery, what a move does.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from worker.controlplane.connection import ControlPlaneError
+from worker.controlplane.ledger import PostgresControlPlane
+from worker.identifiers import LEGACY_NAMESPACE
+from worker.lakehouse.connection import CatalogAuth, CatalogConnection, CatalogType
+from worker.lakehouse.lakehouse import open_lakehouse
+from worker.lakehouse.port import CatalogError
+from worker.moves.attempt import Mover
+from worker.moves.policy import Policy
+from worker.settings import Settings, load_settings
+from worker.telemetry import bind, log
+
+if TYPE_CHECKING:
+    from pydantic import SecretStr
+
+    from worker.lakehouse.port import Lakehouse
+    from worker.moves.ports import Claimed, Move
+    from worker.outcome import Outcome
+
+
+class ObservedControlPlane(PostgresControlPlane):
+    """The control plane, and every line that is logged after a claim says which warehouse and which attempt."""
+
+    def claim(self, move: Move) -> Claimed | None:
+        """Claim as ever, then bind what is known from then on."""
+        claimed = super().claim(move)
+        if claimed is not None:
+            bind(warehouse=claimed.dataset.warehouse, attempt=claimed.move.attempts, claim=claimed.move.claim)
+        return claimed
+
+
+@dataclass(frozen=True, slots=True)
+class Runtime:
+    """What one process works with. Its connections open at first use and again after a loss."""
+
+    settings: Settings
+    controlplane: PostgresControlPlane
+    lakehouse: Lakehouse
+    mover: Mover
+
+    def move(self, dataset_id: str) -> Outcome:
+        """One attempt at a dataset. Raises ControlPlaneError: then the sweeper finds the job."""
+        return self.mover.attempt(dataset_id)
+
+    def warm_up(self) -> None:
+        """Open what can be opened before the first job, which would pay for it. What is away now is asked then."""
+        try:
+            self.controlplane.warm_up()
+            if self.settings.warehouse is not None:
+                self.lakehouse.catalog(self.settings.warehouse).namespace_exists((LEGACY_NAMESPACE,))
+        except (ControlPlaneError, CatalogError) as error:
+            log.warning("not everything is in reach yet", reason=str(error))
+
+    def close(self) -> None:
+        """Let the connections to the control plane go; catalogs keep theirs."""
+        self.controlplane.disconnect()
+
+
+def build(settings: Settings, worker: str) -> Runtime:
+    """Put the parts together; nothing is connected yet. Raises SettingsError for what a worker needs and lacks."""
+    controlplane = ObservedControlPlane(
+        settings.database(),
+        worker=worker,
+        warehouse_for=settings.warehouse_for,
+        attempt_seconds=settings.move_deadline_seconds,
+    )
+    lakehouse = open_lakehouse(catalog_connection(settings))
+    policy = Policy(grace_seconds=settings.grace_seconds, deadline_seconds=settings.move_deadline_seconds)
+    return Runtime(settings, controlplane, lakehouse, Mover(controlplane, lakehouse, policy))
+
+
+def catalog_connection(settings: Settings) -> CatalogConnection:
+    """How the settings say the catalog is reached. Raises SettingsError."""
+    settings.catalog()
+    assert settings.catalog_uri is not None
+    return CatalogConnection(
+        type=CatalogType(settings.catalog_type),
+        uri=settings.catalog_uri,
+        timeout_seconds=settings.catalog_timeout_seconds,
+        warehouse_location=settings.warehouse_location,
+        auth=CatalogAuth(settings.catalog_auth),
+        user=settings.catalog_user,
+        password=settings.catalog_password,
+        token=settings.catalog_token,
+        client_id=settings.catalog_client_id,
+        client_secret=settings.catalog_client_secret,
+        oauth2_token_url=settings.catalog_oauth2_token_url,
+        oauth2_scope=settings.catalog_oauth2_scope,
+        properties=dict[str, "SecretStr"](settings.catalog_properties),
+    )
+
+
+class Runtimes:
+    """Each process's, and each thread's, own runtime: neither connections nor catalogs survive a fork or are shared."""
+
+    def __init__(self) -> None:
+        self._own = threading.local()
+        self.worker = socket.gethostname()
+        """The worker's name, as the ledger notes it."""
+
+    def get(self) -> Runtime:
+        """This thread's runtime, built at first use and after a fork. Raises SettingsError."""
+        if getattr(self._own, "pid", None) != os.getpid():
+            self._own.runtime = build(load_settings(), self.worker)
+            self._own.pid = os.getpid()
+        runtime: Runtime = self._own.runtime
+        return runtime
+
+    def discard(self) -> None:
+        """Let this thread's runtime go, after something interrupted it at an unknown point."""
+        if getattr(self._own, "pid", None) == os.getpid():
+            self._own.runtime.close()
+        self._own.pid = None
+
+
+runtimes: Final = Runtimes()
