@@ -56,7 +56,7 @@ def upgrade(
     patience: Patience = _READY,
     say: Callable[[str], None] = lambda _: None,
 ) -> None:
-    """Bring the database to this version's schema; where it is already, nothing happens.
+    """Bring the database to this version's schema; where it is already and is whole, nothing happens.
 
     ``with_baseline`` creates the given tables in an empty database first, for demo and tests. ``say`` gets one line for
     whatever takes long. Raises MigrationRefusedError with what to do, ControlPlaneAwayError.
@@ -69,6 +69,9 @@ def upgrade(
             _require_given(connection)
             _known_revision(alembic)
             connection.execute("CREATE SCHEMA IF NOT EXISTS reroot")
+            if _revision(alembic) == head() and _broken(connection):
+                say("at this version's revision, but not whole: every step is looked at again")
+                command.stamp(alembic, "base")
             command.upgrade(alembic, "head")
 
 
@@ -97,7 +100,10 @@ def head() -> str:
 
 
 def check(url: str) -> list[str]:
-    """What is missing or broken, one line each; empty when the database is as this version needs it."""
+    """What is missing or broken, one line each; empty when the database is as this version needs it.
+
+    ``upgrade`` mends what it can.
+    """
     with _session(url, _READY, lambda _: None) as (connection, alembic):
         revision = _revision(alembic)
         if revision != head():

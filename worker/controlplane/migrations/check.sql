@@ -18,16 +18,19 @@ WITH expected (kind, relation, name) AS (
 ), log_index (fits) AS (
     SELECT EXISTS (
         SELECT FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0]
+        JOIN pg_class c ON c.oid = i.indexrelid
         WHERE i.indrelid = to_regclass('iceberg_sync_log') AND a.attname = 'dataset_id' AND i.indisvalid
+          AND (i.indpred IS NULL OR c.relname = 'reroot_sync_log_dataset')
     )
 )
 SELECT CASE WHEN f.name IS NULL THEN format('%s %s of %s is missing', e.kind, e.name, e.relation)
-            ELSE format('%s %s of %s is not valid: a run was cut off', e.kind, e.name, e.relation) END
+            WHEN e.kind = 'trigger' THEN format('trigger %s of %s is disabled: somebody has to enable it', e.name, e.relation)
+            ELSE format('%s %s of %s is not valid', e.kind, e.name, e.relation) END
 FROM expected e
 LEFT JOIN found f ON f.kind = e.kind AND f.relation = to_regclass(e.relation) AND f.name = e.name
 WHERE f.whole IS NOT TRUE
 UNION ALL
-SELECT format('index %s is not valid: a run was cut off', i.indexrelid::regclass)
+SELECT format('index %s is not valid', i.indexrelid::regclass)
 FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
 WHERE c.relnamespace = to_regnamespace('reroot') AND NOT i.indisvalid
 UNION ALL

@@ -51,17 +51,17 @@ AS $$
 $$;
 
 -- Keep a slug that looks free for this transaction. False: another transaction is taking it and is still open; then
--- the next number is as good. It is waited for, since it mostly ends at once and may roll back, but half a second per
--- transaction and no longer: two transactions that insert the same names in a different order would otherwise end in
--- a deadlock, in a program that has never seen one here.
+-- the next number is as good. It is waited for, since it mostly ends at once and may roll back, but for half a second
+-- (reroot.slug_patience, in seconds) and in vain once per transaction: two transactions that insert the same names in
+-- a different order would otherwise end in a deadlock, in a program that has never seen one here.
 CREATE OR REPLACE FUNCTION reroot.lock_slug(relation regclass, scope text, slug text) RETURNS boolean
 LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     key integer := reroot.slug_key(relation, scope, slug);
     held integer := coalesce(nullif(current_setting('reroot.slug_locks', true), ''), '0');
-    patience interval := CASE current_setting('reroot.slug_waited', true) WHEN 'yes' THEN '0' ELSE '0.5 s' END;
-    patient_until timestamptz := clock_timestamp() + patience;
+    patience double precision := coalesce(nullif(current_setting('reroot.slug_patience', true), ''), '0.5');
+    patient_until timestamptz := clock_timestamp() + make_interval(secs => patience);
 BEGIN
     -- The lock table is of one size for all. An import of thousands of names must not fill it; past this number the
     -- unique index alone decides, as it does between programs that give slugs themselves.
@@ -70,7 +70,7 @@ BEGIN
     END IF;
     WHILE NOT pg_try_advisory_xact_lock(1380274767, key) LOOP
         IF clock_timestamp() >= patient_until THEN
-            PERFORM set_config('reroot.slug_waited', 'yes', true);
+            PERFORM set_config('reroot.slug_patience', '0', true);
             RETURN false;
         END IF;
         PERFORM pg_sleep(0.01);

@@ -274,7 +274,11 @@ class Steps:
             " WHERE l.relation = %s AND l.granted AND l.pid <> pg_backend_pid() ORDER BY a.xact_start LIMIT 1",
             (table.oid,),
         ).fetchone()
-        return "another transaction" if row is None else f"process {row[0]} ({row[1]}, open for {row[2]} s)"
+        if row is None:
+            return "another transaction"
+        # Without the rights of pg_read_all_stats the age of another role's transaction is hidden.
+        age = "" if row[2] is None else f", open for {row[2]} s"
+        return f"process {row[0]} ({row[1]}{age})"
 
     def _validated(self, table: GivenTable, name: str) -> bool | None:
         """Whether a constraint is validated; None where there is none."""

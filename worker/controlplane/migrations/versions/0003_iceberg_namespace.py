@@ -12,6 +12,7 @@ down_revision: Final = "0002"
 _CHECK: Final = "reroot_namespace_names_a_place"
 # No empty level, and never the quarantine: whatever lies there is on its way out.
 _NAMES_A_PLACE: Final = r"iceberg_namespace ~ '^[^.]+(\.[^.]+)*$' AND iceberg_namespace !~ '^reroot_withdrawn(\.|$)'"
+_OPEN: Final = sql.SQL("SELECT count(*) FROM reroot.pointers WHERE closed_at IS NULL")
 _LOG_INDEX: Final = "reroot_sync_log_dataset"
 _FITTING_INDEX: Final = sql.SQL(
     "SELECT c.relname FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid JOIN pg_am m ON m.oid = c.relam"
@@ -34,9 +35,13 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Refused while any table has a place: the column is the only thing that knows it."""
+    """Refused, before anything is removed, while the only thing that knows something would be removed with it."""
     steps = current_steps()
     datasets = steps.given("datasets")
+    if open_entries := steps.value(_OPEN):
+        raise MigrationRefusedError(
+            f"the journal holds {open_entries} open pointers, which nothing else remembers: let the workers finish first"
+        )
     if steps.has_column(datasets, "iceberg_namespace"):
         _drop_column_if_unused(steps, datasets)
     steps.drop_functions("table_identifier")
