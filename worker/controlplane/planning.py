@@ -144,7 +144,7 @@ def _scope(connection: Connection, scope: Scope) -> tuple[sql.Composable, dict[s
         parameters["ids"] = list(scope.dataset_ids)
     if scope.workspace_id is not None:
         # Compared as text: the scope's workspace is what a person typed, and a wrong one is nobody's, not an error.
-        conditions.append(sql.SQL("p.workspace_id::text = lower(%(workspace)s)"))
+        conditions.append(sql.SQL("p.workspace_id::text IN (%(workspace)s, lower(%(workspace)s))"))
         parameters["workspace"] = scope.workspace_id
     if scope.catalog_slug is not None:
         conditions.append(sql.SQL("p.catalog_slug = %(catalog)s"))

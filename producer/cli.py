@@ -1,0 +1,97 @@
+"""``reroot``: the producer's and the operator's command line.
+
+Responsible for: the list of commands, the exit codes, and that an error is one line.
+Must not know: what a command does.
+
+Exit codes: 0 done · 1 something failed or is left · 2 usage · 3 Postgres, the broker or the catalog is out of reach.
+"""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from producer import cli_check, cli_config, cli_database, cli_move, cli_plan, cli_retry, cli_show, cli_status
+from producer.ends import LEFT, OUT_OF_REACH, USAGE, CommandError
+from producer.screen import printable
+from worker.controlplane.connection import ControlPlaneAwayError, ControlPlaneError, RowsBusyError
+from worker.settings import SettingsError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+app = typer.Typer(
+    name="reroot",
+    help="Gives Iceberg tables their right place, without copying a byte.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+Debug = Annotated[bool, typer.Option("--debug", help="Show where an error came from.")]
+
+
+@app.callback()
+def _options(*, debug: Debug = False) -> None:
+    """Gives Iceberg tables their right place, without copying a byte."""
+
+
+app.command()(cli_plan.plan)
+app.command()(cli_move.move)
+app.command()(cli_status.status)
+app.command()(cli_show.show)
+app.command()(cli_retry.retry)
+app.command()(cli_check.check)
+app.command()(cli_config.config)
+app.add_typer(cli_database.app, name="db")
+
+
+def main() -> None:
+    """The console script."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command; its exit code. ``--debug`` may stand anywhere."""
+    debug = "--debug" in arguments
+    try:
+        ended = app([each for each in arguments if each != "--debug"], prog_name="reroot", standalone_mode=False)
+    except BrokenPipeError:
+        sys.stderr.close()  # nobody listens; the interpreter must not complain about it at its end
+        return LEFT
+    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - the one place where every error becomes a line
+        if debug:
+            traceback.print_exception(error)
+        lines, code = explained(error)
+        for line in lines:
+            sys.stderr.write(f"reroot: {printable(line)}\n")
+        return code
+    return ended if isinstance(ended, int) else 0
+
+
+def explained(error: BaseException) -> tuple[list[str], int]:
+    """An error as the lines that a person reads (one, but for settings: one each) and its exit code."""
+    match error:
+        case CommandError():
+            return [str(error)], error.code
+        case SettingsError():
+            return list(error.complaints), USAGE
+        case typer.TyperException():
+            return [f"{error.format_message()} (reroot --help)"], USAGE
+        case ControlPlaneAwayError():
+            return [f"Postgres cannot be reached: {error} (REROOT_DATABASE_URL)"], OUT_OF_REACH
+        case RowsBusyError():
+            return [f"somebody holds the rows: {error}; try again"], LEFT
+        case ControlPlaneError():
+            return [f"Postgres refused: {error} (reroot db check says whether the schema is current)"], LEFT
+        case KeyboardInterrupt() | typer.Abort():
+            return ["interrupted; what was done stays done, and doing it again is safe"], LEFT
+        case _:
+            return [f"unexpected {type(error).__name__}: {_first_line(error)} (--debug shows where)"], LEFT
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip().splitlines() or ["no text"])[0]

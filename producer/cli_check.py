@@ -1,0 +1,98 @@
+"""``reroot check``: the closing check.
+
+Responsible for: the command and its forms. Exit 0 only if nothing movable is left.
+Must not know: what counts as left (``closing``), SQL.
+
+``--json`` is one document: ``passed``; ``left`` and ``apart``, by kind ``{"datasets", "log_rows", "examples"}``;
+``in_grace``; ``namespaces``, a list of ``{"namespace", "datasets_before", "log_rows_before", "datasets_now",
+"log_rows_now"}``, where *before* is before the first move.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from producer import reach, scope
+from producer.closing import Closing, advice, closing
+from producer.ends import LEFT
+from producer.screen import Screen, count
+from worker.controlplane.census import NamespaceCount, namespaces
+from worker.controlplane.facts import Scope
+from worker.controlplane.planning import stream_facts
+from worker.settings import load_settings
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from producer.closing import Heap, Left
+    from producer.plan import Reason
+
+
+def check(*, as_json: scope.AsJson = False) -> None:
+    """Check that nothing movable is left in the legacy namespace, and count what lies where, now and before."""
+    settings = load_settings()
+    with reach.controlplane(settings) as connection:
+        found = closing(stream_facts(connection, Scope(), warehouse=reach.warehouse_of(settings)))
+        counts = namespaces(connection)
+    screen = Screen()
+    if as_json:
+        screen.json(_shape(found, counts))
+    else:
+        _show(found, counts, screen)
+    if not found.passed:
+        raise typer.Exit(LEFT)
+
+
+def _shape(found: Closing, counts: Sequence[NamespaceCount]) -> dict[str, Any]:
+    return {
+        "passed": found.passed,
+        "left": {kind.value: asdict(heap) for kind, heap in sorted(found.left.items())},
+        "apart": {kind.value: asdict(heap) for kind, heap in sorted(found.apart.items())},
+        "in_grace": found.in_grace,
+        "namespaces": [asdict(each) for each in counts],
+    }
+
+
+def _show(found: Closing, counts: Sequence[NamespaceCount], screen: Screen) -> None:
+    if found.passed:
+        screen.heading("Nothing movable is left in the legacy namespace.")
+    else:
+        screen.heading(f"{count(sum(heap.datasets for heap in found.left.values()), 'dataset')} left:")
+        _show_heaps(found.left, screen)
+        _show_examples(found.left, screen)
+    if found.in_grace:
+        screen.line(f"{count(found.in_grace, 'dataset')} in the grace period: the old pointer still stands.")
+    if found.apart:
+        screen.line()
+        screen.heading("Legacy, with no place to go:")
+        _show_heaps(found.apart, screen)
+    screen.line()
+    screen.table(
+        ("namespace", "datasets", "before", "log rows", "before"),
+        [
+            (each.namespace, each.datasets_now, each.datasets_before, each.log_rows_now, each.log_rows_before)
+            for each in counts
+        ],
+        numbers=(1, 2, 3, 4),
+    )
+    screen.line("before: before the first move; rows written since are counted in the present alone")
+
+
+def _show_heaps(heaps: Mapping[Left, Heap] | Mapping[Reason, Heap], screen: Screen) -> None:
+    screen.table(
+        ("kind", "datasets", "log rows", "what to do"),
+        [(kind.value, heap.datasets, heap.log_rows, advice(kind)) for kind, heap in sorted(heaps.items())],
+        numbers=(1, 2),
+    )
+
+
+def _show_examples(heaps: Mapping[Left, Heap], screen: Screen) -> None:
+    screen.line()
+    for kind, heap in sorted(heaps.items()):
+        for dataset_id in heap.examples:
+            screen.line(f"  {kind.value}  {dataset_id}")
+        if heap.datasets > len(heap.examples):
+            screen.line(f"  {kind.value}  and {heap.datasets - len(heap.examples):,} more")

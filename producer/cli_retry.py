@@ -1,0 +1,95 @@
+"""``reroot retry``: parked datasets go back to work; log rows that came late are named rightly.
+
+Responsible for: the command, its options, its lines.
+Must not know: SQL, what a worker then does.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from producer import reach, scope
+from producer.ends import LEFT, USAGE, CommandError
+from producer.screen import Screen, count
+from worker.controlplane import operations
+from worker.controlplane.operations import Late, Retried
+from worker.moves.machine import State
+from worker.outcome import ParkCode
+from worker.settings import load_settings
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from worker.controlplane.connection import Connection
+
+Datasets = Annotated[list[str] | None, typer.Argument(metavar="[DATASET]…", help="These datasets.")]
+Codes = Annotated[
+    list[ParkCode] | None, typer.Option("--code", metavar="CODE", help="Everything that is parked with this code.")
+]
+
+_LATE = {
+    Late.NOT_DONE: "its place is not what the ledger says: reroot show",
+    Late.BUSY: "somebody holds its lock: try again",
+}
+
+
+def retry(datasets: Datasets = None, *, code: Codes = None) -> None:
+    """Try parked datasets again, by id or by code; for a done one, rewrite log rows that were written late."""
+    if bool(datasets) == bool(code):
+        raise CommandError("say which: reroot retry DATASET… or reroot retry --code CODE", USAGE)
+    settings = load_settings()
+    settings.broker()  # said before anything is written
+    screen = Screen()
+    failed = False
+    with reach.controlplane(settings) as connection:
+        if code:
+            retried = operations.retry_codes(connection, [each.value for each in code])
+            _report(retried, screen)
+            if not retried:
+                screen.line(f"Nothing is parked with {', '.join(code)}.")
+        else:
+            retried, failed = _by_name(connection, datasets or [], screen)
+        if retried:
+            reach.publish(settings, connection)
+            screen.line("Next: reroot status --watch")
+    if failed:
+        raise typer.Exit(LEFT)
+
+
+def _by_name(connection: Connection, datasets: Sequence[str], screen: Screen) -> tuple[list[Retried], bool]:
+    """What was queued again, and whether something that was asked for could not be done."""
+    ids = scope.scope_of(connection, datasets, None, None).dataset_ids or ()
+    states = operations.states(connection, ids)
+    unknown = [each for each in ids if each not in states]
+    if unknown:
+        raise CommandError(f"never planned: {', '.join(unknown)}; nothing was done (reroot move --dataset ID)")
+    retried = operations.retry_datasets(connection, ids)
+    _report(retried, screen)
+    handled = {each.dataset_id for each in retried}
+    failed = False
+    for dataset_id in ids:
+        if dataset_id not in handled:
+            line, well = _not_parked(connection, dataset_id, states[dataset_id])
+            screen.line(line)
+            failed = failed or not well
+    return retried, failed
+
+
+def _not_parked(connection: Connection, dataset_id: str, state: State) -> tuple[str, bool]:
+    if state is not State.DONE:
+        return f"{dataset_id}: {state}, a worker is to take it anyway", True
+    rows = operations.rewrite_late_rows(connection, dataset_id)
+    if isinstance(rows, Late):
+        return f"{dataset_id}: {_LATE[rows]}", False
+    return f"{dataset_id}: {count(rows, 'late log row')} rewritten", True
+
+
+def _report(retried: Sequence[Retried], screen: Screen) -> None:
+    if not retried:
+        return
+    screen.line(f"{count(len(retried), 'dataset')} will be tried again.")
+    for code, number in sorted(Counter(each.park_code for each in retried).items()):
+        screen.line(f"  {code}  {number:,}")

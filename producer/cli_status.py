@@ -1,0 +1,127 @@
+"""``reroot status``: how the moves stand.
+
+Responsible for: the command, its text form, watching.
+Must not know: SQL.
+
+``--json`` is one document, the fields of ``worker.controlplane.reporting.Status``: ``catalogs`` (each with
+``workspace_id``, ``catalog`` and a count per state: ``queued``, ``flipped``, ``done``, ``parked``, ``reverted``),
+``running``, ``due``, ``in_grace``, ``oldest``, ``rate`` (``flipped`` and ``done`` in ``seconds``), ``waiting``, ``busy``,
+``warehouses_away``, ``failures``, ``workers``. Ages and distances are in seconds.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from producer import reach, scope
+from producer.screen import Screen, age, count
+from worker.controlplane import reporting
+from worker.settings import load_settings
+
+if TYPE_CHECKING:
+    from worker.controlplane.reporting import Status
+
+Watch = Annotated[bool, typer.Option("--watch", help="Show it again every two seconds, until Ctrl-C.")]
+
+WATCH_SECONDS: Final = 2.0
+
+
+def status(*, watch: Watch = False, as_json: scope.AsJson = False) -> None:
+    """Show how the moves stand: per catalog, what waits for what, the rate, the last failures."""
+    screen = Screen()
+    with reach.controlplane(load_settings()) as connection:
+        try:
+            while True:
+                now = reporting.status(connection)
+                if watch and screen.terminal:
+                    screen.out.clear()
+                if as_json:
+                    screen.json(asdict(now))
+                else:
+                    show_status(now, screen)
+                if not watch:
+                    return
+                time.sleep(WATCH_SECONDS)
+        except KeyboardInterrupt:
+            return  # the ordinary end of watching
+
+
+def show_status(now: Status, screen: Screen) -> None:
+    """The text form."""
+    _show_catalogs(now, screen)
+    _show_work(now, screen)
+    _show_waiting(now, screen)
+    _show_failures(now, screen)
+
+
+def _show_catalogs(now: Status, screen: Screen) -> None:
+    if not now.catalogs:
+        screen.line("No move has been ordered. Next: reroot plan")
+        return
+    twins = len({row.catalog for row in now.catalogs}) < len(now.catalogs)
+    rows: list[tuple[object, ...]] = [
+        (
+            f"{row.catalog} ({row.workspace_id[:8]})" if twins else row.catalog,
+            row.queued,
+            row.flipped,
+            row.done,
+            row.parked,
+            row.reverted,
+        )
+        for row in now.catalogs
+    ]
+    if len(rows) > 1:
+        rows.append(("total", *(sum(_int(row[column]) for row in rows) for column in range(1, 6))))
+    screen.table(("catalog", "queued", "flipped", "done", "parked", "reverted"), rows, numbers=(1, 2, 3, 4, 5))
+
+
+def _show_work(now: Status, screen: Screen) -> None:
+    screen.line()
+    if now.workers:
+        slots = sum(worker.concurrency for worker in now.workers)
+        screen.line(f"workers    {count(len(now.workers), 'alive', 'alive')}, {count(slots, 'process', 'processes')}")
+    else:
+        screen.line("workers    none alive: nothing moves until one starts")
+    screen.line(f"jobs       {now.running:,} running, {now.due:,} due, {now.in_grace:,} in their grace")
+    rate = now.rate
+    screen.line(f"rate       {rate.flipped:,} flipped and {rate.done:,} done in the last {age(rate.seconds)}")
+    if now.oldest is not None:
+        screen.line(f"oldest     {now.oldest.dataset_id}, {now.oldest.state}, due for {age(now.oldest.seconds)}")
+
+
+def _show_waiting(now: Status, screen: Screen) -> None:
+    for away in now.warehouses_away:
+        screen.line(
+            f"away       warehouse {away.warehouse} for {age(away.seconds)}, asked again {_when(away.retry_in)}"
+        )
+        if away.reason:
+            screen.line(f"           {away.reason}")
+    for busy in now.busy:
+        screen.line(f"busy       {busy.dataset_id}, lock held for {age(busy.seconds)}, tried {busy.times} times")
+    for waiting in now.waiting:
+        datasets = count(waiting.datasets, "dataset")
+        screen.line(f"waiting    {datasets}, again {_when(waiting.next_in)}: {waiting.waiting_for}")
+
+
+def _show_failures(now: Status, screen: Screen) -> None:
+    if not now.failures:
+        return
+    screen.line()
+    screen.heading("Parked last:")
+    for failure in now.failures:
+        screen.line(f"{failure.dataset_id}  {failure.code}, {age(failure.seconds)} ago")
+        screen.line(f"  {failure.text}")
+    screen.line("Next: reroot show DATASET says what to do")
+
+
+def _when(seconds: float) -> str:
+    return "now" if seconds <= 0 else f"in {age(seconds)}"
+
+
+def _int(value: object) -> int:
+    assert isinstance(value, int)
+    return value

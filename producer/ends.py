@@ -1,0 +1,26 @@
+"""How a command ends: the exit codes, which scripts rely on, and the one error that carries one.
+
+Responsible for: names of the codes.
+Must not know: what went wrong.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+LEFT: Final = 1
+"""Something failed, or something is left to do."""
+
+USAGE: Final = 2
+"""The command or the settings are not what they should be; nothing was done."""
+
+OUT_OF_REACH: Final = 3
+"""Postgres, the broker or the catalog cannot be reached."""
+
+
+class CommandError(Exception):
+    """A command's end in one line that says what is wrong and what to do."""
+
+    def __init__(self, text: str, code: int = LEFT) -> None:
+        super().__init__(text)
+        self.code = code

@@ -1,0 +1,48 @@
+"""How a command reaches the control plane and the broker.
+
+Responsible for: opening and closing, from the settings.
+Must not know: what is asked or sent.
+"""
+
+from __future__ import annotations
+
+from contextlib import closing, contextmanager
+from typing import TYPE_CHECKING
+
+from producer.ends import OUT_OF_REACH, CommandError
+from producer.publish import Window, ring
+from worker.app import CeleryDoorbell
+from worker.controlplane.connection import connect
+from worker.controlplane.planning import OWN_WAREHOUSE
+from worker.doorbell import BrokerAwayError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from worker.controlplane.connection import Connection
+    from worker.settings import Settings
+
+
+@contextmanager
+def controlplane(settings: Settings) -> Iterator[Connection]:
+    """A connection in autocommit mode. Raises SettingsError, ControlPlaneAwayError."""
+    with closing(connect(settings.database(), role="producer")) as connection:
+        yield connection
+
+
+def warehouse_of(settings: Settings) -> str:
+    """The warehouse setting as the plan compares names: a fixed name, or a template with the workspace in it."""
+    return settings.warehouse or settings.warehouse_template or OWN_WAREHOUSE
+
+
+def publish(settings: Settings, connection: Connection) -> int:
+    """Publish what is due; how many messages were sent. Raises CommandError where the broker is away."""
+    window = Window(settings.queue_window, settings.republish_after_seconds)
+    with CeleryDoorbell(settings.broker()) as doorbell:
+        try:
+            return ring(connection, doorbell, window)
+        except BrokerAwayError as error:
+            raise CommandError(
+                f"the broker cannot be reached: {error}; the ledger has the jobs, the workers' sweepers will publish",
+                OUT_OF_REACH,
+            ) from error

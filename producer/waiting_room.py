@@ -1,0 +1,86 @@
+"""What a person sees while moves are under way, and how leaving is safe.
+
+Responsible for: the progress bar, the summary, Ctrl-C.
+Must not know: how moves are ordered.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
+
+from rich.progress import BarColumn, TextColumn
+from rich.progress import Progress as Bar
+
+from producer.ends import LEFT, CommandError
+from producer.screen import age, count
+from producer.wait import Progress, wait
+from worker.controlplane import history, reporting
+from worker.moves.machine import State
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from producer.screen import Screen
+    from worker.controlplane.connection import Connection
+
+SHOWN: Final = 5
+"""How many parked datasets are listed."""
+
+
+def wait_for(connection: Connection, dataset_ids: list[str], screen: Screen) -> int:
+    """Wait until none is queued any more; how many are parked. Raises CommandError after Ctrl-C, ControlPlaneError."""
+    progress = Progress(total=len(dataset_ids))
+    try:
+        with _bar(screen, len(dataset_ids)) as show:
+            for progress in wait(
+                dataset_ids,
+                lambda ids: reporting.settled(connection, ids),
+                clock=time.monotonic,
+                pause=time.sleep,
+            ):
+                show(progress)
+    except KeyboardInterrupt:
+        left = progress.total - progress.settled
+        raise CommandError(
+            f"left with {count(left, 'dataset')} still queued; the workers go on. Come back with: reroot status --watch",
+            LEFT,
+        ) from None
+    screen.line(summary(progress))
+    _show_parked(connection, progress, screen)
+    return len(progress.parked)
+
+
+def summary(progress: Progress) -> str:
+    """``flipped 12, done 3, parked 1 in 45 s.``"""
+    parts = [f"{state} {progress.counts[state]:,}" for state in State if progress.counts[state]]
+    return f"{', '.join(parts)} in {age(progress.elapsed)}."
+
+
+def figures(progress: Progress) -> str:
+    """Beside the bar: rate, remaining time, parked."""
+    rate = f"{progress.rate:.1f}/s" if progress.rate else "-/s"
+    remaining = f"{age(progress.remaining)} left" if progress.remaining is not None else "waiting"
+    return f"{rate}  {remaining}  {len(progress.parked)} parked"
+
+
+@contextmanager
+def _bar(screen: Screen, total: int) -> Iterator[Callable[[Progress], None]]:
+    """A progress bar where a person watches; silence where nobody does."""
+    if not screen.terminal:
+        yield lambda _: None
+        return
+    columns = (BarColumn(bar_width=24), TextColumn("{task.completed:,}/{task.total:,}  {task.fields[figures]}"))
+    with Bar(*columns, console=screen.err, transient=True) as bar:
+        task = bar.add_task("moving", total=total, figures="waiting")
+        yield lambda progress: bar.update(task, completed=progress.settled, figures=figures(progress))
+
+
+def _show_parked(connection: Connection, progress: Progress, screen: Screen) -> None:
+    for dataset_id in progress.parked[:SHOWN]:
+        row = history.ledger_row(connection, dataset_id)
+        if row is not None:
+            screen.line(f"  {dataset_id}  {row.park_code}: {row.park_text}")
+    if len(progress.parked) > SHOWN:
+        screen.line(f"  and {len(progress.parked) - SHOWN:,} more parked: reroot status")
