@@ -61,9 +61,7 @@ def _show(row: history.LedgerRow, before: Figures | None, screen: Screen) -> Non
     if row.flipped_at is not None:
         log = before or Figures(None, None)
         screen.line(f"  snapshot  {_number(log.snapshot_id)} before, {_number(row.snapshot_id)} after")
-        screen.line(
-            f"  rows      {_number(log.row_count, grouped=True)} before, {_number(row.row_count, grouped=True)} after"
-        )
+        screen.line(f"  rows      {_number(log.row_count)} before, {_number(row.row_count)} after")
     if row.park_code is not None:
         screen.line(f"  {row.park_code}: {row.park_text}")
         screen.line(f"  {row.park_remedy}")
@@ -75,7 +73,5 @@ def _until(row: history.LedgerRow) -> str:
     return "  (withdrawn)" if row.state is State.DONE else ""
 
 
-def _number(value: int | None, *, grouped: bool = False) -> str:
-    if value is None:
-        return "-"
-    return f"{value:,}" if grouped else str(value)
+def _number(value: int | None) -> str:
+    return "-" if value is None else str(value)

@@ -82,9 +82,10 @@ def _show(found: Closing, counts: Sequence[NamespaceCount], screen: Screen) -> N
 
 
 def _show_heaps(heaps: Mapping[Left, Heap] | Mapping[Reason, Heap], screen: Screen) -> None:
+    kinds: list[tuple[Left | Reason, Heap]] = sorted(heaps.items())
     screen.table(
         ("kind", "datasets", "log rows", "what to do"),
-        [(kind.value, heap.datasets, heap.log_rows, advice(kind)) for kind, heap in sorted(heaps.items())],
+        [(kind.value, heap.datasets, heap.log_rows, advice(kind)) for kind, heap in kinds],
         numbers=(1, 2),
     )
 

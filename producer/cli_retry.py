@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from worker.controlplane.connection import Connection
 
-Datasets = Annotated[list[str] | None, typer.Argument(metavar="[DATASET]…", help="These datasets.")]
+Datasets = Annotated[list[str] | None, typer.Argument(metavar="DATASET", help="These datasets.")]
 Codes = Annotated[
     list[ParkCode] | None, typer.Option("--code", metavar="CODE", help="Everything that is parked with this code.")
 ]

@@ -4,8 +4,8 @@ Responsible for: the command, its forms, what to advise.
 Must not know: SQL.
 
 ``--json`` is one document: ``dataset_id``, ``state`` and ``direction`` (null where it was never planned), ``reason``
-(why it is not planned, as in ``reroot plan``), ``source`` and ``target`` (identifiers), ``ledger`` (the row), ``log`` (the
-last succeeded row), ``open_entries`` (the journal), ``events`` (oldest first), ``next``.
+(why it is not planned, as in ``reroot plan``), ``source`` and ``target`` (identifiers), ``ledger`` (the row), ``log``
+(the last succeeded row), ``open_entries`` (the journal), ``events`` (oldest first), ``next``.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@ Must not know: SQL.
 
 ``--json`` is one document, the fields of ``worker.controlplane.reporting.Status``: ``catalogs`` (each with
 ``workspace_id``, ``catalog`` and a count per state: ``queued``, ``flipped``, ``done``, ``parked``, ``reverted``),
-``running``, ``due``, ``in_grace``, ``oldest``, ``rate`` (``flipped`` and ``done`` in ``seconds``), ``waiting``, ``busy``,
-``warehouses_away``, ``failures``, ``workers``. Ages and distances are in seconds.
+``running``, ``due``, ``in_grace``, ``oldest``, ``rate`` (``flipped`` and ``done`` in ``seconds``), ``waiting``,
+``busy``, ``warehouses_away``, ``failures``, ``workers``. Ages and distances are in seconds.
 """
 
 from __future__ import annotations

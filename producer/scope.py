@@ -21,9 +21,10 @@ if TYPE_CHECKING:
     from worker.controlplane.connection import Connection
 
 Datasets = Annotated[
-    list[str] | None, typer.Option("--dataset", metavar="ID…", help="These datasets: a canary. More ids may follow.")
+    list[str] | None,
+    typer.Option("--dataset", metavar="ID", help="This dataset, and the ids that follow it: a canary."),
 ]
-MoreIds = Annotated[list[str] | None, typer.Argument(metavar="[ID]…", help="More ids after --dataset.")]
+MoreIds = Annotated[list[str] | None, typer.Argument(metavar="ID", help="More ids after --dataset.")]
 Limit = Annotated[
     int | None, typer.Option("--limit", min=1, help="At most so many, in a stable order.", show_default=False)
 ]

@@ -44,7 +44,7 @@ def wait_for(connection: Connection, dataset_ids: list[str], screen: Screen) -> 
     except KeyboardInterrupt:
         left = progress.total - progress.settled
         raise CommandError(
-            f"left with {count(left, 'dataset')} still queued; the workers go on. Come back with: reroot status --watch",
+            f"left with {count(left, 'dataset')} still queued; the workers go on (reroot status --watch)",
             LEFT,
         ) from None
     screen.line(summary(progress))
@@ -53,7 +53,7 @@ def wait_for(connection: Connection, dataset_ids: list[str], screen: Screen) -> 
 
 
 def summary(progress: Progress) -> str:
-    """``flipped 12, done 3, parked 1 in 45 s.``"""
+    """The line at the end: ``flipped 12, done 3, parked 1 in 45 s``."""
     parts = [f"{state} {progress.counts[state]:,}" for state in State if progress.counts[state]]
     return f"{', '.join(parts)} in {age(progress.elapsed)}."
 
