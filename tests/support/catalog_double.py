@@ -61,7 +61,6 @@ class CatalogDouble(Catalog):
 
     offers_rename: bool = True
     once: bool = False
-    page_size: int = 2
     before: Hook = _nothing
     after: Hook = _nothing
     calls: list[Call] = field(default_factory=list)
@@ -176,7 +175,7 @@ class CatalogDouble(Catalog):
     def file_missing(self, location: str, table: Table) -> bool:
         with self._call("file_missing", location, table):
             if normalise(location).startswith("file:///simulated/"):
-                return normalise(location) not in self.files
+                return normalise(location) not in self.files and table.metadata_location in self.files
             return Storage({}).certainly_missing(normalise(location), beside=table.metadata_location)
 
     # Inside.

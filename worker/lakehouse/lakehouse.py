@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections import OrderedDict
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from worker.lakehouse.connection import CatalogConnection, CatalogType
@@ -34,31 +35,46 @@ class OpenLakehouse(Lakehouse):
         self._connection = connection
         self._owner = os.getpid()
         self._kept: OrderedDict[str, Catalog] = OrderedDict()
-        self._build: Callable[[str], Catalog] | None = None
+        self._warehouses: _Warehouses | None = None
 
     def catalog(self, warehouse: str) -> Catalog:
         """The warehouse's catalog in this process."""
         if self._owner != os.getpid():
-            self._owner, self._kept, self._build = os.getpid(), OrderedDict(), None
-        if self._build is None:
-            self._build = _builder(self._connection)
+            self._owner, self._kept, self._warehouses = os.getpid(), OrderedDict(), None
+        if self._warehouses is None:
+            self._warehouses = _warehouses(self._connection)
         if warehouse not in self._kept:
-            self._kept[warehouse] = self._build(warehouse)
+            self._kept[warehouse] = self._warehouses.open(warehouse)
             if len(self._kept) > _KEPT:
                 self._kept.popitem(last=False)
         self._kept.move_to_end(warehouse)
         return self._kept[warehouse]
 
+    def close(self) -> None:
+        """Close this process's connections; the next use opens new ones."""
+        if self._warehouses is not None and self._owner == os.getpid():
+            self._warehouses.close()
+        self._kept, self._warehouses = OrderedDict(), None
 
-def _builder(connection: CatalogConnection) -> Callable[[str], Catalog]:
-    """What builds a warehouse's catalog; all that it builds share one connection and one set of storages."""
+
+@dataclass(frozen=True, slots=True)
+class _Warehouses:
+    """What opens warehouses that share one connection and one set of storages, and what closes them all."""
+
+    open: Callable[[str], Catalog]
+    close: Callable[[], None]
+
+
+def _warehouses(connection: CatalogConnection) -> _Warehouses:
     storages = Storages()
     if connection.type is CatalogType.SQL:
         from worker.lakehouse import sql  # noqa: PLC0415 - brings pyiceberg, which a REST catalog does without
 
         database = sql.Database(connection)
-        return lambda warehouse: sql.SqlLakehouseCatalog(warehouse, connection, database, storages)
+        return _Warehouses(
+            lambda warehouse: sql.SqlLakehouseCatalog(warehouse, connection, database, storages), database.close
+        )
     from worker.lakehouse import rest, rest_wire  # noqa: PLC0415 - bring urllib3, which an SQL catalog does without
 
     session = rest_wire.Session(connection)
-    return lambda warehouse: rest.RestCatalog(warehouse, session, storages)
+    return _Warehouses(lambda warehouse: rest.RestCatalog(warehouse, session, storages), session.pool.clear)

@@ -27,7 +27,7 @@ from worker.lakehouse.storage import Storage, Storages
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-_PAGE_SIZE: Final = 1000
+_PAGE_SIZE: Final = "1000"
 _SEPARATOR: Final = "%1F"
 _RENAME_ENDPOINT: Final = "POST /v1/{prefix}/tables/rename"
 _REGISTER_ENDPOINT: Final = "POST /v1/{prefix}/namespaces/{namespace}/register"
@@ -70,6 +70,7 @@ class _Usage:
     root: str
     separator: str
     endpoints: frozenset[str] | None
+    page_size: str
     storage: Mapping[str, str] = field(repr=False)
 
 
@@ -140,7 +141,7 @@ class RestCatalog(Catalog):
         seen: set[str] = set()
         while token is not None:
             seen.add(token)
-            query = urlencode({"pageToken": token, "pageSize": _PAGE_SIZE})
+            query = urlencode({"pageToken": token, "pageSize": self._used().page_size})
             body = self._send(Call.LIST, "GET", f"{self._namespace(namespace)}/tables?{query}", about=about)
             try:
                 page = _PAGE.decode(body)
@@ -198,6 +199,7 @@ class RestCatalog(Catalog):
             root=f"/v1/{prefix}" if prefix else "/v1",
             separator=told.get("namespace-separator", _SEPARATOR),
             endpoints=None if not config.endpoints else frozenset(config.endpoints),
+            page_size=told.get("rest-page-size", _PAGE_SIZE),
             storage=_own_code_only(told, self._properties),
         )
 

@@ -176,6 +176,11 @@ class Database:
                 self._engine = _engine(self._connection)
         return self._engine
 
+    def close(self) -> None:
+        """Close its connections."""
+        if self._engine is not None:
+            self._engine.dispose()
+
 
 def _engine(connection: CatalogConnection) -> Engine:
     url = make_url(connection.uri.get_secret_value())

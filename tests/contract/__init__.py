@@ -1,0 +1,1 @@
+"""The contracts that every implementation keeps, the doubles included."""
