@@ -11,11 +11,12 @@ from pydantic import SecretStr
 from tests.contract.subjects import RealSubject, RealTablesInTheDouble, SimulatedTables, Subject
 from tests.support.catalog_fixtures import rest_server
 from tests.support.tables import sql_connection
-from worker.lakehouse.connection import CatalogConnection
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from worker.lakehouse.connection import CatalogConnection
 
 __all__ = ["rest_server"]
 

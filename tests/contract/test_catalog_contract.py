@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.contract.subjects import Subject
 from worker.identifiers import TableIdentifier
 from worker.lakehouse.port import Catalog, CatalogError, ErrorCode, ErrorKind, SoakError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.contract.subjects import Subject
 
 CLIENTS = 8
 

@@ -15,14 +15,16 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from worker.identifiers import TableIdentifier
 from worker.lakehouse import metadata
 from worker.lakehouse.locations import local_path, normalise
 from worker.lakehouse.port import Catalog, CatalogError, ErrorCode, ErrorKind, SoakError, Table
 from worker.lakehouse.soak import soak
 from worker.lakehouse.storage import Storage
+
+if TYPE_CHECKING:
+    from worker.identifiers import TableIdentifier
 
 METADATA_LOG_LENGTH = 100
 """Earlier metadata locations that a simulated table remembers, like ``write.metadata.previous-versions-max``."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import shutil
 from http.client import HTTPConnection
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
@@ -22,6 +21,7 @@ from tests.support.left_out import leave_out
 from worker.lakehouse.connection import CatalogConnection, CatalogType
 
 if TYPE_CHECKING:
+    from pathlib import Path
     from typing import Self
 
 _CLIENTS: Final = 16

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pydantic import SecretStr
-from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import NamespaceAlreadyExistsError
-from pyiceberg.table import Table
 
-from worker.identifiers import TableIdentifier
 from worker.lakehouse.connection import CatalogConnection, CatalogType
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from pyiceberg.catalog import Catalog
+    from pyiceberg.table import Table
+
+    from worker.identifiers import TableIdentifier
 
 SCHEMA = pa.schema([pa.field("number", pa.int64()), pa.field("name", pa.string())])
 """What every table here holds."""

@@ -6,11 +6,14 @@ Must not know: where they come from (``wiring`` maps settings to it), HTTP, pyic
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
-from pydantic import SecretStr
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pydantic import SecretStr
 
 
 class CatalogType(StrEnum):

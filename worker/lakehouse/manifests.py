@@ -7,11 +7,13 @@ Must not know: storage, what is then done with a data file.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from worker.lakehouse import avro
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 _PATH, _LENGTH, _CONTENT = 500, 501, 517
 _ADDED_FILES, _EXISTING_FILES = 504, 505

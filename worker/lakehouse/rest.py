@@ -22,10 +22,11 @@ from worker.lakehouse.port import Catalog, CatalogError, ErrorCode, ErrorKind, T
 from worker.lakehouse.rest_errors import Call
 from worker.lakehouse.rest_wire import Request, Session, Wire, unreadable
 from worker.lakehouse.soak import soak
-from worker.lakehouse.storage import Storage, Storages
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+
+    from worker.lakehouse.storage import Storage, Storages
 
 _PAGE_SIZE: Final = "1000"
 _SEPARATOR: Final = "%1F"

@@ -9,14 +9,17 @@ A catalog's answer alone proves nothing: some serve a table from their database 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from worker.lakehouse import avro, manifests, metadata
 from worker.lakehouse.locations import folder
 from worker.lakehouse.manifests import DataFile, Manifest
 from worker.lakehouse.port import SoakError, Table
-from worker.lakehouse.storage import Storage
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from worker.lakehouse.storage import Storage
 
 _WHOLE_FILE: Final = 256 * 1024
 """Bytes up to which a data file is read in one request instead of several."""

@@ -15,7 +15,6 @@ What is kept differently, and what is done about it:
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -34,6 +33,8 @@ from worker.lakehouse.soak import soak
 from worker.lakehouse.sql_errors import FOREIGN, sql_error
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from sqlalchemy import Engine
 
     from worker.lakehouse.connection import CatalogConnection
