@@ -51,7 +51,7 @@ class CeleryDoorbell:
         """Let the connection go; the next call opens another."""
         connection, self._connection = self._connection, None
         if connection is not None:
-            connection.collapse()
+            connection.collect()
 
     def __enter__(self) -> Self:
         return self
