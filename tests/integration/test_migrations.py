@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import psycopg
 import pytest
@@ -10,7 +10,11 @@ import pytest
 from tests.support.other_programs import Session, rows, session, value
 from worker.controlplane import migrate
 from worker.controlplane.connection import ControlPlaneAwayError
-from worker.controlplane.migrate import MigrationRefusedError, downgrade, upgrade
+from worker.controlplane.migrate import downgrade, upgrade
+from worker.controlplane.migrations.steps import MigrationRefusedError, here
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 pytestmark = pytest.mark.every_postgres
 
@@ -19,7 +23,7 @@ pytestmark = pytest.mark.every_postgres
 def given(empty_database: str) -> Iterator[Session]:
     """A session on a database that has the given tables and nothing of ours."""
     with session(empty_database) as connection:
-        connection.execute(migrate.here("baseline.sql").read_bytes())
+        connection.execute(here("baseline.sql").read_bytes())
         yield connection
 
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import psycopg
 import pytest
@@ -13,8 +12,11 @@ from demo.processes import wait_until
 from tests.support.other_programs import Session, in_background, meanwhile, rows, session, value
 from worker.controlplane import migrate
 from worker.controlplane.connection import ControlPlaneAwayError
-from worker.controlplane.migrate import MigrationRefusedError, upgrade
-from worker.controlplane.migrations.steps import Patience
+from worker.controlplane.migrate import upgrade
+from worker.controlplane.migrations.steps import MigrationRefusedError, Patience, here
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 pytestmark = pytest.mark.every_postgres
 
@@ -28,7 +30,7 @@ ADD_CATALOG: Final = "INSERT INTO catalogs (workspace_id, name) VALUES ('0000000
 def given(empty_database: str) -> Iterator[Session]:
     """A session on a database that has the given tables, 45 catalogs of one name, and nothing of ours."""
     with session(empty_database) as connection:
-        connection.execute(migrate.here("baseline.sql").read_bytes())
+        connection.execute(here("baseline.sql").read_bytes())
         for _ in range(45):
             connection.execute(ADD_CATALOG.encode(), ("Sales",))
         yield connection

@@ -187,6 +187,8 @@ DECLARE
     row record;
     given integer := 0;
 BEGIN
+    -- While this batch waited for a program's transaction, that one might wait for a slug of this batch.
+    PERFORM set_config('reroot.slug_patience', '0', true);
     FOR row IN EXECUTE format(
         'SELECT ctid, id::text, name, %I::text AS scope FROM %s WHERE slug IS NULL ORDER BY id LIMIT %s'
         ' FOR NO KEY UPDATE SKIP LOCKED', scope_column, place, batch

@@ -40,7 +40,7 @@ def downgrade() -> None:
     datasets = steps.given("datasets")
     if open_entries := steps.value(_OPEN):
         raise MigrationRefusedError(
-            f"the journal holds {open_entries} open pointers, which nothing else remembers: let the workers finish first"
+            f"the journal holds {open_entries} open pointers, which only it remembers: let the workers finish first"
         )
     if steps.has_column(datasets, "iceberg_namespace"):
         _drop_column_if_unused(steps, datasets)
