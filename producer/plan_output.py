@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from producer.plan import Judged
     from producer.screen import Screen
 
+PLACES: Final = 25
+"""How many places the text names."""
+
 COLUMNS: Final = ("dataset_id", "workspace_id", "source", "target", "log_rows", "reason", "detail")
 
 
@@ -76,14 +79,13 @@ def show_planned(survey: Survey, screen: Screen) -> None:
     screen.heading(
         f"{count(survey.planned, 'dataset')} can move; the flips will rewrite {count(survey.log_rows, 'log row')}."
     )
-    # A flat pair of columns: identifiers are long, and two of them side by side would not fit 80 columns.
-    screen.table(
-        ("to", "datasets", "log rows"),
-        [(place, group.datasets, group.log_rows) for (_, place), group in survey.groups.items()],
-        numbers=(1, 2),
-    )
+    places = [(place, group.datasets, group.log_rows) for (_, place), group in survey.groups.items()]
+    screen.table(("to", "datasets", "log rows"), places[:PLACES], numbers=(1, 2))
+    if len(places) > PLACES:
+        screen.line(f"and {len(places) - PLACES:,} more places")
     if survey.first:
         screen.line()
+        # One under the other: two identifiers side by side would not fit 80 columns.
         for verdict in survey.first:
             screen.line(f"{verdict.dataset_id}  {verdict.source}")
             screen.line(f"  -> {verdict.target}")

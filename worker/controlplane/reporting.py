@@ -176,7 +176,7 @@ SELECT workspace_id, split_part(target_namespace, '.', 1) AS catalog,
        count(*) FILTER (WHERE state = 'done' AND direction = 'back')
 FROM reroot.moves
 GROUP BY 1, 2
-ORDER BY 2 COLLATE "C", 1
+ORDER BY split_part(target_namespace, '.', 1) COLLATE "C", 1
 """
 
 _COUNTS: Final = """
