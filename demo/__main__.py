@@ -11,6 +11,7 @@ import os
 import shlex
 import signal
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from demo.inventory import inventory
@@ -61,7 +62,7 @@ class Demo:
 
     def witness(self, reader: Reader) -> None:
         """What an independent reader sees before anything moves."""
-        self.say.step("Reading every row with DuckDB and every file with SHA-256, to compare afterwards")
+        self.say.step("Reading every row with DuckDB, every file with SHA-256")
         self.before = self.look(reader)
         self.files = listing(self.stack.tables)
         rows = sum(found.rows for found in self.before.values())
@@ -72,13 +73,13 @@ class Demo:
         self.say.step("Starting two workers (celery -A worker.app worker -Q moves)")
         self.stack.start_workers(2, processes=2)
         self.say.step("What would move where, and what would not")
-        self.reroot("plan")
+        self.reroot("plan", "--rows", "2")
         self.say.step("One dataset first: the canary")
         canary = next(one for one in self.born if one.holding.name == CANARY)
         self.reroot("move", "--dataset", canary.dataset_id, "--wait")
         self.say.step("Then all of them")
         self.reroot("move", "--all", "--wait")
-        self.say.step(f"Waiting for the grace period ({GRACE_SECONDS} s here) and the retirement of the old names")
+        self.say.step(f"Waiting for the grace period ({GRACE_SECONDS} s here): the old names retire")
         wait_until(lambda: self.stack.unfinished() == 0, seconds=60, what="every move is done")
         self.show_tree("The lakehouse after")
         self.say.step("The closing check")
@@ -103,7 +104,7 @@ class Demo:
         """A program of the control plane goes on writing: it asks the resolver, as it always did."""
         one = next(one for one in self.born if one.holding.name == CANARY)
         rows = one.holding.commits[0].slice(0, APPENDED_ROWS)
-        self.say.step("Appending to a moved table as the control plane's programs do: lock, resolver, signed commit")
+        self.say.step("Appending to a moved table: lock, resolver, signed commit")
         identifier = append(self.stack.control_plane_url, self.stack.lakehouse, one, rows)
         now = look(self.stack.control_plane_url, self.stack.catalog_url, [one], reader)[one.dataset_id]
         if now.rows != self.before[one.dataset_id].rows + APPENDED_ROWS:
@@ -143,26 +144,27 @@ def main() -> int:
     """Run it. 0: everything held; 1: something did not, in one line; 130: interrupted."""
     parser = argparse.ArgumentParser(prog="python -m demo", description="See Reroot work on real data.")
     parser.add_argument("--keep", action="store_true", help="keep everything running at the end")
-    keep = parser.parse_args().keep
+    parser.add_argument("--folder", type=Path, default=ROOT / ".demo", help="where it may write (default: .demo)")
+    options = parser.parse_args()
     os.umask(0o022)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _interrupted)
     say = Narrator()
     try:
-        with run_folder(ROOT / ".demo") as folder:
+        with run_folder(options.folder.resolve()) as folder:
             say.step("Starting Postgres and Valkey from their packages")
             with Stack(folder) as stack:
                 demo = Demo(stack, say)
                 demo.run()
                 say.step("Everything held.")
-                if keep:
+                if options.keep:
                     demo.keep()
     except ServiceError as error:
-        sys.stderr.write(f"demo: {error}\n(its logs are in .demo until the next run)\n")
+        sys.stderr.write(f"demo: {error}\n(its logs are in {options.folder} until the next run)\n")
         return 1
     except KeyboardInterrupt:
         say.step("Interrupted; nothing is left running")
-        return 0 if keep else INTERRUPTED
+        return 0 if options.keep else INTERRUPTED
     say.step("Nothing is left running")
     return 0
 

@@ -20,14 +20,24 @@ if TYPE_CHECKING:
 
 @contextmanager
 def run_folder(parent: Path) -> Iterator[Path]:
-    """A fresh folder below ``parent``; removed at the end, except when the run fails: its logs are wanted then."""
+    """A fresh folder below ``parent``; removed at the end, unless the run failed: then its logs are wanted.
+
+    An interrupted run has not failed.
+    """
     parent.mkdir(parents=True, exist_ok=True)
     _sweep(parent)
     folder = Path(tempfile.mkdtemp(prefix="run-", dir=parent))
     with (folder / "lock").open("w", encoding="utf-8") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        yield folder
-    shutil.rmtree(folder, ignore_errors=True)
+        failed = False
+        try:
+            yield folder
+        except Exception:
+            failed = True
+            raise
+        finally:
+            if not failed:
+                shutil.rmtree(folder, ignore_errors=True)
 
 
 def _sweep(parent: Path) -> None:

@@ -7,6 +7,7 @@ Must not know: what the demo does with them.
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from contextlib import ExitStack
@@ -42,6 +43,7 @@ class Stack:
         self.tables.mkdir(parents=True)
         self._open = ExitStack()
         self._workers: list[Process] = []
+        self._beside: list[Process] = []
 
     def __enter__(self) -> Self:
         with ExitStack() as opening:
@@ -49,6 +51,7 @@ class Stack:
             self._valkey = opening.enter_context(Valkey(self.folder / "valkey"))
             self.control_plane_url = self._postgres.create_database("control_plane")
             self.catalog_url = self._postgres.create_database("catalog")
+            opening.callback(self._end_programs)
             self._open = opening.pop_all()
         return self
 
@@ -123,7 +126,7 @@ class Stack:
                 raise ServiceError(f"a worker ended while it started:\n{process.tail()}")
         with psycopg.connect(self.control_plane_url) as connection:
             row = connection.execute("SELECT count(*) FROM reroot.workers WHERE 'moves' = ANY (queues)").fetchone()
-        return bool(row) and row is not None and row[0] >= len(self._workers)
+        return row is not None and int(row[0]) >= len(self._workers)
 
     def _run_beside(self, name: str, command: list[str], more: Mapping[str, str] | None = None) -> Process:
         process = Process(
@@ -132,8 +135,15 @@ class Stack:
             environment={**self._environment(), **(more or {})},
             folder=ROOT,
         )
-        self._open.callback(process.stop)
+        self._beside.append(process)
         return process
+
+    def _end_programs(self) -> None:
+        """Ask all of them first, so that they end at the same time; only then do the servers go."""
+        for process in self._beside:
+            process.send(signal.SIGTERM)
+        for process in self._beside:
+            process.stop()
 
     def _environment(self) -> dict[str, str]:
         """The caller's, without what would steer Reroot or Postgres, and with this stack's settings."""

@@ -1,0 +1,109 @@
+"""The first run: it tells the whole story, and leaves nothing behind however it ends."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from demo.processes import wait_until
+from tests.support.processes import descendants, running_in, still_running
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@contextmanager
+def demo(folder: Path, *options: str) -> Iterator[subprocess.Popen[str]]:
+    """Run the demo in ``folder``; whatever the test finds, nothing of it is left running."""
+    command = [sys.executable, "-m", "demo", "--folder", str(folder), *options]
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, cwd=ROOT, start_new_session=True, **pipes) as running:
+        try:
+            yield running
+        finally:
+            running.kill()
+
+
+def read_until(running: subprocess.Popen[str], text: str) -> str:
+    """Its output up to the line that holds ``text``."""
+    assert running.stdout is not None
+    said = ""
+    for line in running.stdout:
+        said += line
+        if text in line:
+            return said
+    raise AssertionError(f"it ended without saying {text!r}:\n{said}{running.stderr.read() if running.stderr else ''}")
+
+
+def test_it_moves_everything_and_proves_it(tmp_path: Path) -> None:
+    folder = tmp_path / "a path with spaces"
+    with demo(folder) as running:
+        said, complaints = running.communicate(timeout=90)
+    assert (running.returncode, complaints) == (0, "")
+    assert "367,720 rows are the same" in said
+    assert "files are the same, byte for byte: none added, none gone" in said
+    assert "342 + 3 = 345 rows, read back by DuckDB" in said
+    assert "Nothing movable is left" in said
+    assert "32 tables have a new name" in said
+    narrow = [line for line in said.splitlines() if len(line) > 80 and not re.search(r"ds_[0-9a-f]{32}", line)]
+    assert not narrow
+    assert not running_in(folder)
+    assert not list(folder.glob("run-*"))
+
+
+@pytest.mark.parametrize(
+    ("moment", "number"),
+    [
+        ("Writing 34 datasets", signal.SIGTERM),
+        ("Starting two workers", signal.SIGINT),
+        ("Then all of them", signal.SIGINT),
+    ],
+)
+def test_interrupted_it_leaves_nothing_behind(tmp_path: Path, moment: str, number: signal.Signals) -> None:
+    with demo(tmp_path) as running:
+        read_until(running, moment)
+        started = descendants(running.pid)
+        assert any("postgres" in process.command for process in started)
+        running.send_signal(number)
+        said, complaints = running.communicate(timeout=60)
+    assert (running.returncode, complaints) == (130, "")
+    assert "Interrupted; nothing is left running" in said
+    wait_until(lambda: not still_running(started), seconds=10, what="everything that it started is gone")
+    assert not running_in(tmp_path)
+    assert not list(tmp_path.glob("run-*"))
+
+
+def test_killed_it_leaves_nothing_running_and_the_next_run_cleans_up(tmp_path: Path) -> None:
+    with demo(tmp_path) as running:
+        read_until(running, "Then all of them")
+        started = descendants(running.pid)
+        running.kill()
+        running.wait(10)
+    wait_until(lambda: not still_running(started), seconds=30, what="everything that it started is gone")
+    left = list(tmp_path.glob("run-*"))
+    assert left
+    with demo(tmp_path) as running:
+        read_until(running, "Creating the control plane")
+        assert not any(folder.exists() for folder in left)
+        running.send_signal(signal.SIGINT)
+        running.communicate(timeout=60)
+
+
+def test_two_runs_do_not_meet(tmp_path: Path) -> None:
+    with demo(tmp_path) as first, demo(tmp_path) as second:
+        for running in (first, second):
+            read_until(running, "Writing 34 datasets")
+        assert len(list(tmp_path.glob("run-*"))) == 2
+        for running in (first, second):
+            running.send_signal(signal.SIGINT)
+            running.communicate(timeout=60)
+            assert running.returncode == 130
