@@ -85,7 +85,8 @@ class Wire:
     def point_to(self, address: str) -> None:
         """Send what follows to ``address``, a catalog's address with or without ``/v1``."""
         self._address = address.rstrip("/").removesuffix("/v1")
-        self._path = urlsplit(self._address).path
+        # Not urlsplit: what is no URL is told as an error of the request, like every other.
+        self._path = self._address.partition("://")[2].partition("/")[2]
 
     def send(self, request: Request) -> bytes:
         """The body of a success. Raises CatalogError for everything else."""
@@ -121,7 +122,7 @@ class Wire:
         try:
             response = self._session.pool.connection_from_url(self._address).urlopen(
                 request.method,
-                self._path + request.target,
+                f"/{self._path}{request.target}" if self._path else request.target,
                 body=request.body,
                 headers=headers,
                 redirect=False,
