@@ -1,7 +1,8 @@
 """A reader that never stops, as a process of its own: resolves every dataset's name and loads what it finds there.
 
 Run as ``python -m tests.support.reader``; reads a JSON line from standard input that says where (``database``,
-``warehouse``, ``catalog``: properties for pyiceberg), ends at end of input, and prints one JSON line: reads done, violations seen.
+``warehouse``, ``catalog``: properties for pyiceberg), ends at the next line, and prints one JSON line: reads done,
+violations seen.
 
 A read is a violation when the name does not load a table with the dataset's uuid although the resolver names it
 before the read *and* after it: a name that changed in between was left by the time it was asked for.

@@ -17,6 +17,7 @@ from tests.support.controlplane import ControlPlaneFixture, legacy_identifier
 from worker.controlplane.ledger import PostgresControlPlane
 from worker.identifiers import LEGACY_NAMESPACE, TableIdentifier
 from worker.moves.attempt import Mover
+from worker.moves.machine import TRANSITIONS
 from worker.moves.policy import Policy
 
 if TYPE_CHECKING:
@@ -66,9 +67,14 @@ class Stage:
         return Mover(adapter, self.lakehouse, self.policy)
 
     def close(self) -> None:
-        """Close every connection."""
+        """Close every connection; whatever the test did, only legal transitions were written."""
         for adapter in self._adapters:
             adapter.disconnect()
+        written = self.execute(
+            "SELECT transition, from_state, to_state FROM reroot.move_events WHERE transition <> 'a'"
+        )
+        legal = {(t.letter, t.source and t.source.value, t.target.value) for t in TRANSITIONS}
+        assert set(written) <= legal, set(written) - legal
 
     def subject(self, *, catalog: str = "Sales", schema: str = "Europe", queued: bool = True) -> Subject:
         """A dataset with a table of ten rows in the legacy namespace, and its log row; queued in the ledger."""

@@ -37,7 +37,10 @@ ENTRIES_OF: Final = """
 
 
 def open_entry(connection: Connection, claimed: Claimed, action: Action, pointer: Pointer) -> Entry:
-    """Write down the intention, committed when this returns; the ledger keeps the first uuid. Raises ControlPlaneError."""
+    """Write down the intention; committed when this returns. The ledger keeps the first uuid it is told.
+
+    Raises ControlPlaneError.
+    """
     with translated():
         row: Any = connection.execute(
             _OPEN,
