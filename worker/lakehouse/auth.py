@@ -97,6 +97,7 @@ class ClientCredentials(Authorization):
 
     def _fetch(self) -> _Token:
         about = "from its token endpoint"
+        need_scheme(self._url, "the token endpoint's address")
         try:
             response = self._pool.request(
                 "POST",
@@ -116,6 +117,12 @@ class ClientCredentials(Authorization):
             raise CatalogError(
                 ErrorCode.UNREADABLE, ErrorKind.TRANSIENT, "the token endpoint's answer holds no token"
             ) from None
+
+
+def need_scheme(url: str, what: str) -> None:
+    """Raise CatalogError where an address does not say how it is spoken to."""
+    if not url.startswith(("http://", "https://")):
+        raise CatalogError(ErrorCode.INVALID, ErrorKind.PERMANENT, f"{what} must start with http:// or https://")
 
 
 class _Token(msgspec.Struct, frozen=True):

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 import urllib3
 from urllib3.exceptions import HTTPError
 
-from worker.lakehouse.auth import authorization
+from worker.lakehouse.auth import authorization, need_scheme
 from worker.lakehouse.port import CatalogError, ErrorCode, ErrorKind
 from worker.lakehouse.rest_answers import Answer, carries_error, read_answer
 from worker.lakehouse.rest_errors import Call, error_for, silence_error
@@ -90,6 +90,7 @@ class Wire:
 
     def send(self, request: Request) -> bytes:
         """The body of a success. Raises CatalogError for everything else."""
+        need_scheme(self._address, "the catalog's address")
         pauses = iter(_PAUSES if request.method == "GET" else ())
         until = time.monotonic() + self._session.seconds
         renewed = False

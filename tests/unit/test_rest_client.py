@@ -1,0 +1,423 @@
+"""What the REST client sends, and what it takes out of an answer."""
+
+from __future__ import annotations
+
+import json
+import os
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pydantic import SecretStr
+
+from tests.support.certificates import self_signed
+from tests.support.odd_server import OddServer, Reply, error_reply, json_reply
+from worker.identifiers import TableIdentifier
+from worker.lakehouse.connection import CatalogAuth, CatalogConnection, CatalogType
+from worker.lakehouse.lakehouse import OpenLakehouse, open_lakehouse
+from worker.lakehouse.port import Catalog, CatalogError, ErrorCode, ErrorKind
+from worker.lakehouse.rest_wire import retry_after
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+OLD = TableIdentifier(("datasets",), "ds_1")
+NEW = TableIdentifier(("main", "ventas"), "ds_1")
+FREE = json_reply(200, {"namespace": ["main"], "properties": {}})
+MISSING = error_reply(404, "NoSuchTableException")
+
+
+def metadata(**changes: Any) -> dict[str, Any]:
+    snapshot = {"snapshot-id": 7, "sequence-number": 3, "manifest-list": "s3://lake/t/snap.avro"}
+    return {
+        "format-version": 2,
+        "table-uuid": "9C12D441-03FE-4693-9A96-A0705DDF69C1",
+        "location": "file:/lake/t",
+        "last-sequence-number": 3,
+        "current-snapshot-id": 7,
+        "snapshots": [{**snapshot, "snapshot-id": 6}, {**snapshot, "summary": {"total-records": "42"}}],
+        "metadata-log": [{"metadata-file": "file:/lake/t/metadata/0.metadata.json", "timestamp-ms": 1}],
+        **changes,
+    }
+
+
+def loaded(**changes: Any) -> Reply:
+    location = "file:/lake/t/metadata/1.metadata.json"
+    return json_reply(200, {"metadata-location": location, "metadata": metadata(), **changes})
+
+
+@contextmanager
+def lakehouse(server: OddServer, **changes: Any) -> Iterator[OpenLakehouse]:
+    connection = CatalogConnection(CatalogType.REST, SecretStr(server.uri), timeout_seconds=5.0)
+    opened = open_lakehouse(replace(connection, **changes))
+    yield opened
+    opened.close()
+
+
+@contextmanager
+def catalog(server: OddServer, **changes: Any) -> Iterator[Catalog]:
+    with lakehouse(server, **changes) as opened:
+        yield opened.catalog("w_1")
+
+
+def refused(action: Any) -> CatalogError:
+    with pytest.raises(CatalogError) as caught:
+        action()
+    return caught.value
+
+
+def test_a_load_takes_what_the_protocol_needs() -> None:
+    with OddServer(loaded()) as server, catalog(server) as opened:
+        table = opened.load(OLD)
+    assert table.uuid == "9c12d441-03fe-4693-9a96-a0705ddf69c1"
+    assert table.metadata_location == "file:///lake/t/metadata/1.metadata.json"
+    assert table.location == "file:///lake/t"
+    assert table.metadata_log == {"file:///lake/t/metadata/0.metadata.json"}
+    assert (table.snapshot_id, set(table.snapshot_ids)) == (7, {6, 7})
+    assert (table.row_count, table.sequence_number, table.format_version) == (42, 3, 2)
+
+
+@pytest.mark.parametrize(
+    ("changes", "snapshot_id", "row_count"),
+    [
+        ({"current-snapshot-id": None}, None, 0),
+        ({"current-snapshot-id": -1}, None, 0),
+        ({"snapshots": [{"snapshot-id": 7}]}, 7, None),
+        ({"snapshots": [{"snapshot-id": 7, "summary": {"total-records": "many"}}]}, 7, None),
+    ],
+)
+def test_snapshots_and_rows_that_are_not_told(changes: Any, snapshot_id: int | None, row_count: int | None) -> None:
+    with OddServer(loaded(metadata=metadata(**changes))) as server, catalog(server) as opened:
+        table = opened.load(OLD)
+    assert (table.snapshot_id, table.row_count) == (snapshot_id, row_count)
+
+
+@pytest.mark.parametrize("changes", [{"table-uuid": None}, {"current-snapshot-id": 99}, {"format-version": "two"}])
+def test_metadata_that_cannot_be_relied_on(changes: Any) -> None:
+    with OddServer(loaded(metadata=metadata(**changes))) as server, catalog(server) as opened:
+        error = refused(lambda: opened.load(OLD))
+    assert (error.code, error.kind) == (ErrorCode.UNREADABLE, ErrorKind.TRANSIENT)
+
+
+def test_a_load_without_a_metadata_location_proves_nothing() -> None:
+    with OddServer(loaded(**{"metadata-location": None})) as server, catalog(server) as opened:
+        assert refused(lambda: opened.load(OLD)).code is ErrorCode.UNREADABLE
+
+
+def test_requests_are_what_the_specification_says() -> None:
+    with OddServer(json_reply(200, {})) as server, catalog(server) as opened:
+        opened.register(NEW, "s3://lake/a.metadata.json")
+        opened.rename(OLD, NEW)
+        opened.drop(TableIdentifier(("a b", "c/d"), "e.f"))
+        opened.create_namespace(NEW.namespace)
+        opened.namespace_exists(NEW.namespace)
+    register, rename, drop, create, exists = server.received
+    assert (register.method, register.target) == ("POST", "/v1/namespaces/main%1Fventas/register")
+    assert json.loads(register.body) == {
+        "name": "ds_1",
+        "metadata-location": "s3://lake/a.metadata.json",
+        "overwrite": False,
+    }
+    assert (rename.method, rename.target) == ("POST", "/v1/tables/rename")
+    assert json.loads(rename.body) == {
+        "source": {"namespace": ["datasets"], "name": "ds_1"},
+        "destination": {"namespace": ["main", "ventas"], "name": "ds_1"},
+    }
+    assert (drop.method, drop.target) == ("DELETE", "/v1/namespaces/a%20b%1Fc%2Fd/tables/e.f?purgeRequested=false")
+    assert (create.method, create.target) == ("POST", "/v1/namespaces")
+    assert json.loads(create.body) == {"namespace": ["main", "ventas"], "properties": {}}
+    assert (exists.method, exists.target) == ("GET", "/v1/namespaces/main%1Fventas")
+
+
+def test_one_connection_carries_every_request_of_every_warehouse() -> None:
+    with OddServer(FREE) as server, lakehouse(server) as opened:
+        for warehouse in ("w_1", "w_2", "w_1"):
+            opened.catalog(warehouse).namespace_exists(("main",))
+    assert [received.target for received in server.config_received] == [
+        "/v1/config?warehouse=w_1",
+        "/v1/config?warehouse=w_2",
+    ]
+    assert len(server.received) == 3
+    assert len({received.port for received in (*server.received, *server.config_received)}) == 1
+
+
+def test_prefix_separator_and_page_size_come_from_the_catalog() -> None:
+    pages = [
+        json_reply(200, {"identifiers": [{"namespace": ["main", "ventas"], "name": "a"}], "next-page-token": "2&x"}),
+        json_reply(200, {"identifiers": [{"namespace": ["main", "ventas"], "name": "b"}], "next-page-token": None}),
+    ]
+    with OddServer(*pages) as server, catalog(server) as opened:
+        server.config = json_reply(
+            200,
+            {
+                "defaults": {"prefix": "w1", "rest-page-size": "1"},
+                "overrides": {"namespace-separator": "%2E", "prefix": "w2"},
+            },
+        )
+        assert [str(name) for name in opened.list_tables(NEW.namespace)] == ["main.ventas.a", "main.ventas.b"]
+    assert [received.target for received in server.received] == [
+        "/v1/w2/namespaces/main%2Eventas/tables?pageToken=&pageSize=1",
+        "/v1/w2/namespaces/main%2Eventas/tables?pageToken=2%26x&pageSize=1",
+    ]
+
+
+def test_pages_that_lead_in_a_circle_end() -> None:
+    page = json_reply(200, {"identifiers": [], "next-page-token": "again"})
+    with OddServer(page) as server, catalog(server) as opened:
+        assert refused(lambda: list(opened.list_tables(NEW.namespace))).code is ErrorCode.UNREADABLE
+    assert len(server.received) == 2
+
+
+def test_the_catalogs_own_address_is_used_from_then_on() -> None:
+    with OddServer(FREE) as other, OddServer(FREE) as server, catalog(server) as opened:
+        server.config = json_reply(200, {"overrides": {"uri": other.uri + "/catalog/v1"}})
+        assert opened.namespace_exists(("main",))
+    assert server.received == []
+    assert [received.target for received in other.received] == ["/catalog/v1/namespaces/main"]
+
+
+@pytest.mark.parametrize(("suffix", "path"), [("", ""), ("/", ""), ("/v1", ""), ("/iceberg/", "/iceberg")])
+def test_the_address_may_be_given_with_or_without_its_version(suffix: str, path: str) -> None:
+    with OddServer(FREE) as server:
+        server.config = json_reply(200, {})
+        opened = open_lakehouse(CatalogConnection(CatalogType.REST, SecretStr(server.uri + suffix)))
+        if path:
+            server.replies.appendleft(json_reply(200, {}))
+        assert opened.catalog("w_1").namespace_exists(("main",))
+        opened.close()
+    assert server.received[-1].target == f"{path}/v1/namespaces/main"
+
+
+def test_what_a_catalog_does_not_offer_is_not_asked() -> None:
+    with OddServer(FREE) as server, catalog(server) as opened:
+        server.config = json_reply(200, {"endpoints": ["GET /v1/{prefix}/namespaces/{namespace}/tables/{table}"]})
+        for action in (lambda: opened.rename(OLD, NEW), lambda: opened.register(NEW, "s3://lake/a.metadata.json")):
+            error = refused(action)
+            assert (error.code, error.kind) == (ErrorCode.NOT_OFFERED, ErrorKind.PERMANENT)
+    assert server.received == []
+
+
+@pytest.mark.parametrize("address", ["catalog.example:8181", "ftp://catalog.example", ""])
+def test_an_address_must_say_how_it_is_spoken_to(address: str) -> None:
+    opened = open_lakehouse(CatalogConnection(CatalogType.REST, SecretStr(address)))
+    error = refused(lambda: opened.catalog("w_1").load(OLD))
+    assert (error.code, error.kind) == (ErrorCode.INVALID, ErrorKind.PERMANENT)
+    assert "must start with http" in str(error)
+
+
+def test_an_unanswered_question_how_to_use_it_is_asked_again() -> None:
+    with OddServer(FREE) as server, catalog(server) as opened:
+        server.config = error_reply(500, "RuntimeException")
+        assert refused(lambda: opened.load(OLD)).code is ErrorCode.UNCLEAR
+        server.config = json_reply(200, {})
+        assert opened.namespace_exists(("main",))
+
+
+def test_a_read_is_sent_again_until_it_is_answered() -> None:
+    replies = [Reply(503, b"", {"Retry-After": "0"}), Reply(fault="reset"), FREE]
+    with OddServer(*replies) as server, catalog(server) as opened:
+        assert opened.namespace_exists(("main",))
+    assert len(server.received) == 3
+
+
+class TestRetryAfter:
+    def test_in_seconds(self) -> None:
+        assert retry_after("17") == 17.0
+
+    def test_as_a_date(self) -> None:
+        asked = retry_after(format_datetime(datetime.now(UTC) + timedelta(seconds=90), usegmt=True))
+        assert asked is not None
+        assert 80 < asked <= 90
+
+    def test_never_longer_than_five_minutes_nor_negative(self) -> None:
+        assert retry_after("86400") == 300.0
+        assert retry_after("inf") == 300.0
+        assert retry_after("-5") == 0.0
+        assert retry_after("Wed, 21 Oct 2015 07:28:00 GMT") == 0.0
+
+    @pytest.mark.parametrize("value", [None, "", "soon", "nan", "Wed, 99 Oct"])
+    def test_what_is_no_time_is_no_request(self, value: str | None) -> None:
+        assert retry_after(value) is None
+
+    def test_reaches_the_caller(self) -> None:
+        reply = error_reply(429, "TooManyRequestsException", Retry_After="42")
+        with OddServer(reply) as server, catalog(server) as opened:
+            assert refused(lambda: opened.drop(OLD)).retry_after == 42.0
+
+
+def used(server: OddServer) -> list[str | None]:
+    """How each request said who it came from."""
+    return [received.headers.get("Authorization") for received in server.received]
+
+
+class TestWhoWeAre:
+    def test_no_header_where_there_is_nothing_to_say(self) -> None:
+        with OddServer(FREE) as server, catalog(server) as opened:
+            opened.namespace_exists(("main",))
+        assert used(server) == [None]
+
+    def test_basic(self) -> None:
+        with (
+            OddServer(FREE) as server,
+            catalog(server, auth=CatalogAuth.BASIC, user="carl", password=SecretStr("p:w")) as opened,
+        ):
+            opened.namespace_exists(("main",))
+        assert used(server) == ["Basic Y2FybDpwOnc="]
+
+    def test_token(self) -> None:
+        with OddServer(FREE) as server, catalog(server, auth=CatalogAuth.TOKEN, token=SecretStr("t0")) as opened:
+            opened.namespace_exists(("main",))
+            assert server.config_received[0].headers["Authorization"] == "Bearer t0"
+        assert used(server) == ["Bearer t0"]
+
+    def test_further_headers_come_from_the_properties(self) -> None:
+        properties = {"header.X-Iceberg-Access-Delegation": SecretStr("client-managed")}
+        with OddServer(FREE) as server, catalog(server, properties=properties) as opened:
+            opened.namespace_exists(("main",))
+        assert server.received[0].headers["X-Iceberg-Access-Delegation"] == "client-managed"
+
+
+@contextmanager
+def oauth(tokens: list[Reply], *replies: Reply) -> Iterator[tuple[Catalog, OddServer, OddServer]]:
+    """A catalog that wants a token, what answers for it, and what hands out tokens."""
+    with OddServer(*tokens) as endpoint, OddServer(*replies) as server:
+        settings: dict[str, Any] = {
+            "auth": CatalogAuth.OAUTH2,
+            "client_id": "reroot",
+            "client_secret": SecretStr("s&cret"),
+            "oauth2_token_url": endpoint.uri + "/token",
+            "oauth2_scope": "catalog",
+        }
+        with catalog(server, **settings) as opened:
+            yield opened, server, endpoint
+
+
+def token(name: str, **rest: Any) -> Reply:
+    return json_reply(200, {"access_token": name, "token_type": "bearer", **rest})
+
+
+class TestOAuth2:
+    def test_one_token_serves_until_it_ends(self) -> None:
+        with oauth([token("t1", expires_in=3600)], FREE) as (opened, server, endpoint):
+            opened.namespace_exists(("main",))
+            opened.namespace_exists(("main",))
+            assert used(server) == ["Bearer t1", "Bearer t1"]
+            assert len(endpoint.received) == 1
+            assert endpoint.received[0].body == (
+                b"grant_type=client_credentials&client_id=reroot&client_secret=s%26cret&scope=catalog"
+            )
+
+    def test_an_ended_token_is_replaced_before_it_is_refused(self) -> None:
+        with oauth([token("t1", expires_in=0), token("t2")], FREE) as (opened, server, _):
+            opened.namespace_exists(("main",))
+            assert server.config_received[0].headers["Authorization"] == "Bearer t1"
+            assert used(server) == ["Bearer t2"]
+
+    def test_a_revoked_token_is_replaced_once_and_the_read_sent_again(self) -> None:
+        with oauth([token("t1"), token("t2")], error_reply(401, "NotAuthorized"), FREE) as (opened, server, _):
+            assert opened.namespace_exists(("main",))
+            assert used(server) == ["Bearer t1", "Bearer t2"]
+
+    def test_a_token_that_is_refused_every_time_is_not_tried_for_ever(self) -> None:
+        with oauth([token("t")], error_reply(419, "Expired")) as (opened, server, _):
+            assert refused(lambda: opened.load(OLD)).code is ErrorCode.UNAUTHORIZED
+            assert len(server.received) == 2
+
+    def test_a_refused_change_is_not_sent_again_but_the_next_one_has_a_new_token(self) -> None:
+        replies = error_reply(401, "NotAuthorized"), Reply(204, b"")
+        with oauth([token("t1"), token("t2")], *replies) as (opened, server, _):
+            error = refused(lambda: opened.drop(OLD))
+            assert (error.code, error.kind) == (ErrorCode.UNAUTHORIZED, ErrorKind.TRANSIENT)
+            assert len(server.received) == 1
+            opened.drop(OLD)
+            assert used(server) == ["Bearer t1", "Bearer t2"]
+
+    @pytest.mark.parametrize(
+        ("reply", "code", "kind"),
+        [
+            (json_reply(401, {"error": "invalid_client"}), ErrorCode.UNAUTHORIZED, ErrorKind.TRANSIENT),
+            (json_reply(400, {"error": "invalid_scope"}), ErrorCode.UNAUTHORIZED, ErrorKind.TRANSIENT),
+            (Reply(503, b"<html>"), ErrorCode.UNAVAILABLE, ErrorKind.TRANSIENT),
+            (json_reply(200, {"hello": 1}), ErrorCode.UNREADABLE, ErrorKind.TRANSIENT),
+            (Reply(fault="reset"), ErrorCode.UNCLEAR, ErrorKind.TRANSIENT),
+        ],
+    )
+    def test_no_token_no_request(self, reply: Reply, code: ErrorCode, kind: ErrorKind) -> None:
+        with oauth([reply], FREE) as (opened, server, _):
+            error = refused(lambda: opened.drop(OLD))
+            assert (error.code, error.kind) == (code, kind)
+            assert "s&cret" not in str(error)
+            assert server.received == []
+            assert server.config_received == []
+
+
+class TestStorageOptions:
+    def test_the_credential_of_the_longest_prefix_wins(self) -> None:
+        credentials = [
+            {"prefix": "file:/lake", "config": {"s3.access-key-id": "wide"}},
+            {"prefix": "file:/lake/t", "config": {"s3.access-key-id": "narrow"}},
+            {"prefix": "file:/lake/tx", "config": {"s3.access-key-id": "sibling"}},
+        ]
+        config = {"s3.access-key-id": "table", "s3.region": "auto"}
+        reply = loaded(config=config, **{"storage-credentials": credentials})
+        with OddServer(reply) as server, catalog(server) as opened:
+            table = opened.load(OLD)
+        assert table.storage == {"s3.access-key-id": "narrow", "s3.region": "auto"}
+        assert "narrow" not in repr(table)
+
+    def test_a_server_does_not_choose_the_code_that_opens_files(self) -> None:
+        reply = loaded(config={"py-io-impl": "os.path"})
+        with OddServer(reply) as server, catalog(server) as opened:
+            table = opened.load(OLD)
+            location = str(table.metadata_location)
+            assert not opened.file_missing(location, table)
+            options = opened._storage(table)._options  # type: ignore[attr-defined]
+        assert "py-io-impl" not in options
+
+
+def test_a_certificate_that_nobody_vouches_for(tmp_path: Path) -> None:
+    certificate = self_signed(tmp_path)
+    with OddServer(FREE, certificate=certificate) as server:
+        with catalog(server) as opened:
+            error = refused(lambda: opened.drop(OLD))
+        assert (error.code, error.kind) == (ErrorCode.UNAVAILABLE, ErrorKind.TRANSIENT)
+        assert "certificate is not trusted" in str(error)
+        # The positive control: the same server, once somebody vouches for it.
+        with catalog(server, properties={"ssl.cabundle": SecretStr(str(certificate[0]))}) as opened:
+            assert opened.namespace_exists(("main",))
+
+
+def test_a_fork_shares_no_connection() -> None:
+    with OddServer(FREE) as server, lakehouse(server) as opened:
+        parent = opened.catalog("w_1")
+        parent.namespace_exists(("main",))
+        child = os.fork()
+        if child == 0:
+            fresh = opened.catalog("w_1")
+            os._exit(0 if fresh is not parent and fresh.namespace_exists(("main",)) else 1)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        parent.namespace_exists(("main",))
+        assert opened.catalog("w_1") is parent
+    first, forked, second = server.received
+    assert first.port == second.port
+    assert forked.port != first.port
+
+
+def test_secrets_are_absent_from_every_repr() -> None:
+    connection = CatalogConnection(
+        CatalogType.REST,
+        SecretStr("http://user:hidden1@127.0.0.1:1"),
+        auth=CatalogAuth.OAUTH2,
+        oauth2_token_url="http://user:hidden6@127.0.0.1:1/token",
+        password=SecretStr("hidden2"),
+        token=SecretStr("hidden3"),
+        client_secret=SecretStr("hidden4"),
+        properties={"s3.secret-access-key": SecretStr("hidden5")},
+    )
+    assert "hidden" not in repr(replace(connection, oauth2_token_url=None))
+    opened = open_lakehouse(connection)
+    assert "hidden" not in str(refused(lambda: opened.catalog("w_1").load(OLD)))
