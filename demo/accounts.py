@@ -13,8 +13,12 @@ import shutil
 import stat
 import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from demo.processes import Account
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 def unprivileged() -> Account | None:
@@ -58,12 +62,16 @@ def private_folder(folder: Path, account: Account | None) -> tuple[Path, bool]:
     return folder, temporary
 
 
-def readable_copy(installation: Path, target: Path) -> Path:
-    """A copy of an installation that every account may read and run, whatever the umask and the original's modes."""
+def readable_copy(parts: Sequence[Path], beside: Path, target: Path) -> Path:
+    """A copy of ``parts``, laid out in ``target`` as they lie in ``beside``, that every account may read and run.
+
+    Whatever the umask and the originals' modes.
+    """
     if not target.exists():
         half = target.with_name(target.name + ".half")
         shutil.rmtree(half, ignore_errors=True)  # left by a run that was interrupted
-        shutil.copytree(installation, half, symlinks=True)
+        for part in parts:
+            shutil.copytree(part, half / part.relative_to(beside), symlinks=True)
         for path in (half, *half.rglob("*")):
             if not path.is_symlink():
                 path.chmod(0o755 if path.is_dir() or path.parent.name == "bin" else 0o644)

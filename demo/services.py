@@ -194,9 +194,14 @@ class Postgres:
     def _usable_binaries(self) -> Path:
         """The binaries, copied into our own folder where the server's account cannot read them in place."""
         installation = self._binaries.parent
-        if self._account is None or readable(installation):
+        # The package keeps the libraries that its programs need beside itself, found by a relative path.
+        package, beside = installation.parent, installation.parent.parent
+        libraries = beside / f"{package.name}.libs"
+        parts = [installation, *([libraries] if libraries.exists() else [])]
+        if self._account is None or all(readable(part) for part in parts):
             return self._binaries
-        return readable_copy(installation, self._folder / "installation") / "bin"
+        copy = readable_copy(parts, beside, self._folder / "installation")
+        return copy / self._binaries.relative_to(beside)
 
     def _started(self, deadline: float) -> bool:
         """Start the postmaster once. False: it ended for a reason that passes. Raises ServiceError for any other."""

