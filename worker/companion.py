@@ -44,6 +44,8 @@ class Companion:
 
     def leave(self) -> None:
         """Tell it to end, and do not wait: for a signal handler."""
+        if self._leaving:
+            return
         self._leaving = True
         if self._process is not None and self._process.stdin is not None:
             self._process.stdin.close()

@@ -172,7 +172,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     _die_with_parent()
     # Ctrl-C reaches the whole process group; the worker decides when it is over.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    signal.signal(signal.SIGTERM, _end)
     try:
         settings = load_settings()
         configure(settings)
@@ -188,6 +188,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stderr.write(f"{error}\n")
         return 2
     return 0
+
+
+def _end(*_: object) -> None:
+    """End in order, once: the way out is not interrupted again."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    sys.exit(0)
 
 
 def _die_with_parent() -> None:
