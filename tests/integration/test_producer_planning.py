@@ -9,6 +9,7 @@ import pytest
 
 from producer.plan import Excluded, Planned, Reason, classify
 from tests.support.controlplane import ControlPlaneFixture, legacy_identifier
+from tests.support.place import Place
 from worker.controlplane import migrate, planning
 from worker.controlplane.connection import connect
 from worker.controlplane.facts import DatasetFacts, Scope
@@ -33,23 +34,6 @@ def reasons(database: str, **options: str) -> dict[str, Reason | str]:
         verdict.dataset_id: verdict.reason if isinstance(verdict, Excluded) else str(verdict.target)
         for verdict in verdicts
     }
-
-
-class Place:
-    """A workspace with one schema, to put datasets into."""
-
-    def __init__(self, control_plane: ControlPlaneFixture, catalog: str = "Sales", schema: str = "Europe") -> None:
-        self.control_plane = control_plane
-        self.workspace = control_plane.workspace()
-        self.catalog = control_plane.catalog(self.workspace, catalog)
-        self.schema = control_plane.schema(self.catalog, schema)
-
-    def dataset(self, *identifiers: str | None, schema: str | None = "") -> str:
-        """A dataset with one succeeded log row per identifier; None: its own legacy identifier."""
-        dataset = self.control_plane.dataset(self.workspace, self.schema if schema == "" else schema)
-        for identifier in identifiers:
-            self.control_plane.log(dataset, iceberg_table=identifier)
-        return dataset
 
 
 @pytest.fixture
