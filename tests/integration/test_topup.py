@@ -1,0 +1,275 @@
+"""Topping up: what is due gets one message, in order, up to the window, and never a second one for nothing."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+import pytest
+
+from tests.support.doorbell_double import DoorbellDouble
+from worker.controlplane.connection import connect
+from worker.controlplane.topup import seconds_until_due, top_up
+from worker.doorbell import BrokerAwayError
+from worker.messages import Queue
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from worker.controlplane.connection import Connection
+
+pytestmark = pytest.mark.every_postgres
+
+T = 120.0
+
+
+class Ledger:
+    """Rows as other parts write them, and time that passes when it is told to."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.connection: Connection = connect(url, role="test")
+        self.doorbell = DoorbellDouble()
+
+    def rows(self, count: int = 1, **columns: str) -> list[str]:
+        """New rows, oldest first, with SQL expressions for columns; returns their ids."""
+        ids = [str(uuid.uuid4()) for _ in range(count)]
+        more = "".join(f", {name}" for name in columns), "".join(f", {value}" for value in columns.values())
+        self.connection.execute(
+            "INSERT INTO reroot.moves"
+            f" (dataset_id, workspace_id, source_identifier, table_name, target_namespace, not_before{more[0]})"
+            " SELECT id, 'w', 'datasets.t', 't', 'a.b', now() - interval '1 hour' + n * interval '1 ms'"
+            f"{more[1]} FROM unnest(%s::text[]) WITH ORDINALITY AS given(id, n)".encode(),
+            (ids,),
+        )
+        return ids
+
+    def change(self, ids: list[str], assignments: str) -> None:
+        """Change rows, as an attempt or a clock would."""
+        self.connection.execute(f"UPDATE reroot.moves SET {assignments} WHERE dataset_id = ANY (%s)".encode(), (ids,))
+
+    def pass_time(self, seconds: float) -> None:
+        """Everything that was published was published so much earlier."""
+        self.connection.execute(
+            "UPDATE reroot.moves SET published_at = published_at - make_interval(secs => %s)", (seconds,)
+        )
+
+    def journal(self, dataset: str, action: str, *, closed: bool = False) -> None:
+        """An entry of the journal."""
+        self.connection.execute(
+            "INSERT INTO reroot.pointers (dataset_id, claim, action, namespace, table_name, warehouse, table_uuid,"
+            " metadata_location, sequence_number, closed_at, outcome)"
+            " VALUES (%s, 1, %s, 'n', 't', 'w', 'u', 'l', 1, CASE WHEN %s THEN now() END,"
+            " CASE WHEN %s THEN 'withdrawn' END)",
+            (dataset, action, closed, closed),
+        )
+
+    def top_up(self, window: int = 1000) -> int:
+        return top_up(self.connection, Queue.MOVES, self.doorbell, window=window, republish_after=T)
+
+    def published(self) -> set[str]:
+        rows = self.connection.execute("SELECT dataset_id FROM reroot.moves WHERE published_at IS NOT NULL").fetchall()
+        return {row[0] for row in rows}
+
+
+@pytest.fixture
+def ledger(database: str) -> Iterator[Ledger]:
+    made = Ledger(database)
+    yield made
+    made.connection.close()
+
+
+def test_what_is_planned_is_sent_once_oldest_first(ledger: Ledger) -> None:
+    ids = ledger.rows(7)
+    assert ledger.top_up() == 7
+    assert ledger.doorbell.sent == ids
+    for _ in range(5):
+        ledger.doorbell.take_all()
+        assert ledger.top_up() == 0
+    assert ledger.published() == set(ids)
+
+
+def test_the_window_is_filled_and_never_overfilled(ledger: Ledger) -> None:
+    ids = ledger.rows(25)
+    assert [ledger.top_up(window=10), ledger.top_up(window=10)] == [10, 0]
+    del ledger.doorbell.waiting[:4]
+    assert ledger.top_up(window=10) == 4
+    assert ledger.doorbell.sent == ids[:14]
+    assert ledger.top_up(window=3) == 0
+
+
+def test_only_what_is_due_is_sent(ledger: Ledger) -> None:
+    due = ledger.rows(2) + ledger.rows(1, state="'flipped'")
+    ledger.change(ledger.rows(1), "not_before = now() + interval '1 minute'")
+    ledger.change(ledger.rows(1, state="'flipped'"), "not_before = now() + interval '1 minute'")
+    ledger.rows(1, state="'done'")
+    ledger.rows(1, state="'parked'", park_code="'diverged'")
+    ledger.top_up()
+    assert ledger.doorbell.sent == due
+
+
+def test_a_lost_message_is_sent_again_after_a_while_and_only_into_an_empty_queue(ledger: Ledger) -> None:
+    (lost,) = ledger.rows()
+    ledger.top_up()
+    ledger.pass_time(T + 1)
+    assert ledger.top_up() == 0, "its message may be the one that waits"
+    ledger.doorbell.take_all()
+    assert ledger.top_up() == 1
+    assert ledger.doorbell.sent == [lost, lost]
+    ledger.doorbell.take_all()
+    assert ledger.top_up() == 0, "it was sent just now"
+
+
+def test_the_whole_broker_was_lost(ledger: Ledger) -> None:
+    ids = ledger.rows(30)
+    ledger.top_up(window=20)
+    ledger.doorbell.take_all()
+    assert ledger.top_up(window=20) == 10, "those that never had a message come first"
+    ledger.doorbell.take_all()
+    ledger.pass_time(T + 1)
+    assert ledger.top_up(window=20) == 20
+    assert sorted(ledger.doorbell.sent[30:]) == sorted(ids[:20])
+
+
+def test_a_running_attempt_is_left_alone_and_a_dead_one_is_not(ledger: Ledger) -> None:
+    # Keys are hashes, half of them below zero: both halves of the key space must be read back rightly.
+    ids = ledger.rows(40)
+    ledger.change(ids, "attempt_started_at = now()")
+    running = ids[:20]
+    signs: Any = ledger.connection.execute(
+        "SELECT count(*) FILTER (WHERE hashtext(i) < 0), count(*) FILTER (WHERE hashtext(i) > 0)"
+        " FROM unnest(%s::text[]) i",
+        (running,),
+    ).fetchone()
+    assert all(signs), "both signs among the running ones"
+    with psycopg.connect(ledger.url) as attempt:
+        for dataset in running:
+            attempt.execute("SELECT pg_advisory_xact_lock(hashtext(%s::text))", (dataset,))
+        assert ledger.top_up() == 20
+        assert set(ledger.doorbell.take_all()) == set(ids[20:])
+        assert ledger.top_up() == 0
+    assert ledger.top_up() == 20
+    assert set(ledger.doorbell.take_all()) == set(running)
+
+
+def test_a_lock_in_another_key_space_or_database_is_not_the_datasets(ledger: Ledger, empty_database: str) -> None:
+    (dataset,) = ledger.rows(attempt_started_at="now()")
+    with psycopg.connect(ledger.url) as here, psycopg.connect(empty_database) as elsewhere:
+        here.execute(
+            "SELECT pg_advisory_xact_lock((hashtext(%s)::bigint >> 32)::int, hashtext(%s))", (dataset, dataset)
+        )
+        elsewhere.execute("SELECT pg_advisory_xact_lock(hashtext(%s::text))", (dataset,))
+        assert ledger.top_up() == 1
+
+
+def test_an_attempt_that_waits_for_a_lock_that_is_held_counts_as_held(ledger: Ledger) -> None:
+    (dataset,) = ledger.rows(attempt_started_at="now()")
+    with psycopg.connect(ledger.url) as writer:
+        writer.execute("SELECT pg_advisory_xact_lock(hashtext(%s::text))", (dataset,))
+        assert ledger.top_up() == 0
+
+
+def test_an_open_withdrawal_goes_before_everything_also_within_the_grace(ledger: Ledger) -> None:
+    plain = ledger.rows(3)
+    urgent = ledger.rows(2, state="'flipped'")
+    settled = ledger.rows(1, state="'flipped'")
+    parked = ledger.rows(1, state="'parked'", park_code="'diverged'")
+    ledger.change([*urgent, *settled], "not_before = now() + interval '10 minutes'")
+    ledger.journal(urgent[0], "withdraw")
+    ledger.journal(urgent[1], "rename")
+    ledger.journal(settled[0], "withdraw", closed=True)
+    ledger.journal(plain[0], "register")
+    ledger.journal(parked[0], "withdraw")
+    assert ledger.top_up() == 5
+    assert set(ledger.doorbell.sent[:2]) == set(urgent)
+    assert ledger.doorbell.sent[2:] == plain
+
+
+def test_what_is_published_is_what_the_view_of_due_work_shows(ledger: Ledger) -> None:
+    ledger.rows(3)
+    ledger.rows(2, state="'flipped'")
+    ledger.rows(1, state="'done'")
+    later = ledger.rows(2)
+    ledger.change(later, "not_before = now() + interval '1 hour'")
+    ledger.journal(later[0], "withdraw")
+    shown = {row[0] for row in ledger.connection.execute("SELECT dataset_id FROM reroot.due").fetchall()}
+    ledger.top_up()
+    assert set(ledger.doorbell.sent) == shown
+
+
+def test_what_the_broker_did_not_take_is_not_marked_and_goes_first_next_time(ledger: Ledger) -> None:
+    ids = ledger.rows(6)
+    ledger.doorbell.breaks_after = 2
+    with pytest.raises(BrokerAwayError):
+        ledger.top_up()
+    assert ledger.published() == set(ids[:2])
+    ledger.doorbell.breaks_after = None
+    ledger.doorbell.take_all()
+    assert ledger.top_up() == 4
+    assert ledger.doorbell.sent == ids
+
+
+def test_an_attempt_that_began_meanwhile_keeps_its_mark(ledger: Ledger) -> None:
+    """A message may have been sent although the broker did not answer, and another round may have marked it since."""
+    ids = ledger.rows(2)
+
+    class Later(DoorbellDouble):
+        def ring(self, queue: Queue, ids: Any) -> None:
+            ledger.change(list(ids[:1]), "published_at = now() + interval '1 second'")
+            raise BrokerAwayError("away", ids)
+
+    ledger.doorbell = Later()
+    with pytest.raises(BrokerAwayError):
+        ledger.top_up()
+    assert ledger.published() == {ids[0]}
+
+
+def test_two_at_once_never_send_one_row_twice(ledger: Ledger) -> None:
+    ids = ledger.rows(2000)
+    doorbells = [DoorbellDouble() for _ in range(4)]
+    start = threading.Barrier(len(doorbells))
+
+    def sweep(doorbell: DoorbellDouble) -> None:
+        connection = connect(ledger.url, role="test")
+        start.wait()
+        while top_up(connection, Queue.MOVES, doorbell, window=10_000, republish_after=T):
+            pass
+        connection.close()
+
+    threads = [threading.Thread(target=sweep, args=(doorbell,)) for doorbell in doorbells]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    sent = [name for doorbell in doorbells for name in doorbell.sent]
+    assert len(sent) == len(ids)
+    assert set(sent) == set(ids)
+
+
+def test_a_row_that_somebody_holds_is_left_for_the_next_round(ledger: Ledger) -> None:
+    held, free = ledger.rows(2)
+    with psycopg.connect(ledger.url) as other:
+        other.execute("SELECT 1 FROM reroot.moves WHERE dataset_id = %s FOR UPDATE", (held,))
+        assert ledger.top_up() == 1
+        assert ledger.doorbell.sent == [free]
+    assert ledger.top_up() == 1
+
+
+def test_queues_without_a_ledger_have_nothing_due(ledger: Ledger) -> None:
+    ledger.rows(3)
+    for queue in (Queue.BIRTHS, Queue.PROVISIONING):
+        assert top_up(ledger.connection, queue, ledger.doorbell, window=10, republish_after=T) == 0
+    assert ledger.doorbell.sent == []
+
+
+def test_when_the_next_row_is_due_is_known(ledger: Ledger) -> None:
+    assert seconds_until_due(ledger.connection) is None
+    ledger.change(ledger.rows(1), "not_before = now() + interval '1 hour'")
+    ledger.change(ledger.rows(1), "not_before = now() + interval '40 seconds'")
+    ledger.change(ledger.rows(1, state="'done'"), "not_before = now() + interval '1 second'")
+    ledger.rows(1)
+    seconds = seconds_until_due(ledger.connection)
+    assert seconds is not None
+    assert 30 < seconds <= 40
