@@ -55,7 +55,13 @@ class Screen:
             table.add_column(header, justify="right" if index in numbers else "left", overflow="fold")
         for row in rows:
             table.add_row(*(Text(printable(_cell(cell))) for cell in row))
-        self.out.print(table)
+        if self.out.is_terminal:
+            self.out.print(table)
+            return
+        with self.out.capture() as captured:
+            self.out.print(table)
+        for line in captured.get().splitlines():
+            self.out.print(Text(line.rstrip()), soft_wrap=True)  # columns end in blanks, which nobody wants in a file
 
     @staticmethod
     def json(value: Any) -> None:

@@ -18,8 +18,8 @@ def flip(control_plane: ControlPlaneFixture, dataset: str, *, grace: str = "15 m
     """A queued dataset is moved: column, log and ledger; its event too."""
     rows = control_plane.execute(
         "UPDATE reroot.moves SET state = 'flipped', claim = claim + 1, table_uuid = %s, snapshot_id = 11,"
-        " row_count = 7, flipped_at = now(), not_before = now() + %s::interval WHERE dataset_id = %s AND state = 'queued'"
-        " RETURNING target_namespace, claim",
+        " row_count = 7, flipped_at = now(), not_before = now() + %s::interval"
+        " WHERE dataset_id = %s AND state = 'queued' RETURNING target_namespace, claim",
         (UUID, grace, dataset),
     )
     namespace, claim = rows[0]

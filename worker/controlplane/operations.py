@@ -112,8 +112,8 @@ def _rewrite(connection: Connection, dataset_id: str) -> int | Late:
     live: Any = connection.execute(
         sql.SQL(
             "SELECT m.claim, m.source_identifier, d.iceberg_namespace || '.' || m.table_name FROM reroot.moves m"
-            " JOIN datasets d ON d.id = %(id)s::{} AND d.iceberg_namespace = m.target_namespace"
-            " WHERE m.dataset_id = %(id)s AND m.state = 'done' AND m.direction = 'out' FOR UPDATE OF m"
+            " JOIN datasets d ON d.id = %(id)s::text::{} AND d.iceberg_namespace = m.target_namespace"
+            " WHERE m.dataset_id = %(id)s::text AND m.state = 'done' AND m.direction = 'out' FOR UPDATE OF m"
         ).format(own_id),
         {"id": dataset_id},
     ).fetchone()
