@@ -4,6 +4,7 @@
                       time on Postgres 15 where its binaries exist.
 ``database``          the URL of a fresh database with the given tables and Reroot's migrations; dropped at the end.
 ``control_plane``     another program of the control plane on that database, to fill it.
+``pooled_database``   the URL of the same database through PgBouncer in transaction mode.
 ``valkey_server``     the session's server; ``valkey``: its URL, emptied for the test.
 
 A test that kills a server may do so: the next test finds it running again.
@@ -14,6 +15,7 @@ from __future__ import annotations
 import itertools
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
 
 import psycopg
 import pytest
@@ -22,6 +24,7 @@ from demo.processes import wait_until
 from demo.services import Postgres, Valkey
 from tests.support.controlplane import ControlPlaneFixture
 from tests.support.left_out import leave_out, nothing_may_be_left_out
+from tests.support.pgbouncer import PgBouncer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -129,6 +132,13 @@ def control_plane(database: str) -> Iterator[ControlPlaneFixture]:
     """Another program of the control plane on this test's database."""
     with ControlPlaneFixture(database) as fixture:
         yield fixture
+
+
+@pytest.fixture
+def pooled_database(database: str, postgres_server: Postgres, tmp_path: Path) -> Iterator[str]:
+    """The URL of this test's database through PgBouncer in transaction mode."""
+    with PgBouncer(tmp_path / "pgbouncer", postgres_server) as pooler:
+        yield pooler.url(urlsplit(database).path.removeprefix("/"))
 
 
 @pytest.fixture(autouse=True)

@@ -122,6 +122,17 @@ def test_an_odd_umask_is_no_obstacle(tmp_path: Path) -> None:
         os.umask(before)
 
 
+def test_the_pooler_gives_each_transaction_whatever_connection_is_free(database: str, pooled_database: str) -> None:
+    with (
+        psycopg.connect(pooled_database, autocommit=True, prepare_threshold=None) as first,
+        psycopg.connect(pooled_database, autocommit=True, prepare_threshold=None) as second,
+    ):
+        # A session's setting is seen by somebody else: there is no session behind a pooler in transaction mode.
+        first.execute("SET statement_timeout = '1234ms'")
+        assert second.execute("SHOW statement_timeout").fetchone() == ("1234ms",)
+        assert second.execute("SELECT current_database()").fetchone() == (database.rpartition("/")[2],)
+
+
 def test_waiting_is_bounded() -> None:
     begun = time.monotonic()
     with pytest.raises(ServiceError, match=r"rain: not within 0\.05 s"):
