@@ -236,11 +236,26 @@ _CODECS: Final[dict[bytes, Callable[[bytes], bytes]]] = {
 }
 
 
+_DAMAGE: Final = (
+    # What decoding a damaged schema, number or block ends with.
+    AttributeError,
+    IndexError,
+    KeyError,
+    OSError,
+    OverflowError,
+    RecursionError,
+    TypeError,
+    UnicodeDecodeError,
+    msgspec.DecodeError,
+    zlib.error,
+)
+
+
 def records(content: bytes, wanted: frozenset[int]) -> Iterator[Record]:
     """The records of a file, read as far as they are asked for. Raises AvroError."""
     try:
         yield from _records(content, wanted)
-    except (IndexError, KeyError, TypeError, UnicodeDecodeError, zlib.error, msgspec.DecodeError, OSError) as error:
+    except _DAMAGE as error:
         raise AvroError(f"damaged: {type(error).__name__}") from error
 
 
