@@ -128,10 +128,14 @@ def test_a_role_cannot_call_what_only_the_triggers_need(migrated: Session, stran
 def test_names_of_a_role_do_not_stand_in_for_those_that_we_mean(
     migrated: Session, empty_database: str, stranger: str
 ) -> None:
+    dataset = value(
+        migrated, "INSERT INTO datasets (workspace_id, name) VALUES (%s, 'Orders') RETURNING id", (WORKSPACE,)
+    )
     with session(empty_database) as admin:
         admin.execute(f"CREATE SCHEMA trap AUTHORIZATION {_name(stranger)}".encode())
     with session(stranger) as program:
         for shadow in (
+            "GRANT USAGE ON SCHEMA trap TO PUBLIC",
             "CREATE TABLE trap.catalogs (workspace_id uuid, slug text)",
             "CREATE TABLE trap.datasets (id uuid, iceberg_namespace text)",
             "CREATE FUNCTION trap.lower(text) RETURNS text LANGUAGE sql AS $$ SELECT 'trapped' $$",
@@ -142,5 +146,5 @@ def test_names_of_a_role_do_not_stand_in_for_those_that_we_mean(
         program.execute("SET search_path = trap, pg_catalog, public")
         for _ in range(2):
             program.execute("INSERT INTO public.catalogs (workspace_id, name) VALUES (%s, 'Sales')", (WORKSPACE,))
-        assert value(program, "SELECT reroot.table_identifier(%s::uuid)", (WORKSPACE,)) is None
+        assert value(program, "SELECT reroot.table_identifier(%s)", (dataset,)) == f"datasets.ds_{dataset.hex}"
     assert rows(migrated, "SELECT slug FROM catalogs ORDER BY 1") == [("sales",), ("sales_2",)]
