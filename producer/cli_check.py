@@ -78,7 +78,7 @@ def _show(found: Closing, counts: Sequence[NamespaceCount], screen: Screen) -> N
         ],
         numbers=(1, 2, 3, 4),
     )
-    screen.line("before: before the first move; rows written since are counted in the present alone")
+    screen.line("before: before the first move, without the rows that were written since")
 
 
 def _show_heaps(heaps: Mapping[Left, Heap] | Mapping[Reason, Heap], screen: Screen) -> None:

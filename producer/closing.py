@@ -33,10 +33,10 @@ class Left(StrEnum):
 TO_DO: Final = {
     Left.MOVABLE: "reroot move --all",
     Left.QUEUED: "a worker takes it: reroot status",
-    Left.PARKED: "needs a person: reroot show DATASET, then reroot retry",
-    Left.TWO_POINTERS: "parked after the flip: two names hold the table, reroot show",
-    Left.LATE_ROWS: "log rows written late: reroot retry DATASET",
-    Left.COLUMN_RESET: "moved, but its iceberg_namespace was cleared: reroot show",
+    Left.PARKED: "needs a person: reroot show DATASET",
+    Left.TWO_POINTERS: "two names hold the table: reroot show",
+    Left.LATE_ROWS: "written late: reroot retry DATASET",
+    Left.COLUMN_RESET: "moved, then its column was cleared",
 }
 """One line for each: what to do about it."""
 

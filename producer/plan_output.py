@@ -87,7 +87,8 @@ def show_planned(survey: Survey, screen: Screen) -> None:
         screen.line()
         # One under the other: two identifiers side by side would not fit 80 columns.
         for verdict in survey.first:
-            screen.line(f"{verdict.dataset_id}  {verdict.source}")
+            screen.line(verdict.dataset_id)
+            screen.line(f"     {verdict.source}")
             screen.line(f"  -> {verdict.target}")
         if survey.planned > len(survey.first):
             screen.line(f"and {survey.planned - len(survey.first):,} more (--rows N, --csv, --json)")
