@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class MemoryFileIO(FileIO):
-    """Named by the property ``py-io-impl``. Files, and the options it was made with, are the class's: tests see them."""
+    """Named by the property ``py-io-impl``. What is in it belongs to the class, so that tests can fill and read it."""
 
     files: ClassVar[dict[str, bytes]] = {}
     made_with: ClassVar[list[Properties]] = []
