@@ -1,6 +1,6 @@
 """``reroot db``: the schema of the control plane.
 
-Responsible for: the four commands, their lines and exit codes.
+Responsible for: the four commands and their lines.
 Must not know: SQL, what a migration does.
 """
 
@@ -11,16 +11,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from worker.controlplane.connection import ControlPlaneAwayError, ControlPlaneError
-from worker.settings import SettingsError, load_settings
+from producer.ends import LEFT, CommandError
+from worker.controlplane.connection import ControlPlaneRefusedError
+from worker.settings import load_settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import ModuleType
-
-FAILED = 1
-USAGE = 2
-OUT_OF_REACH = 3
 
 app = typer.Typer(
     help="The schema of the control plane: additive, and safe while other programs use it.", no_args_is_help=True
@@ -37,7 +34,7 @@ Baseline = Annotated[
 @app.command()
 def upgrade(*, with_baseline: Baseline = False) -> None:
     """Bring the database to the schema that this version needs. Safe to run again, also after it was cut off."""
-    with _ended_plainly():
+    with _refusals_in_their_own_words():
         migrate = _migrate()
         before = migrate.current(_url())
         migrate.upgrade(_url(), with_baseline=with_baseline, say=_say)
@@ -48,7 +45,7 @@ def upgrade(*, with_baseline: Baseline = False) -> None:
 @app.command()
 def current() -> None:
     """Show the database's revision, and the one that this version needs."""
-    with _ended_plainly():
+    with _refusals_in_their_own_words():
         migrate = _migrate()
         typer.echo(f"at revision {migrate.current(_url()) or 'none'}, this version needs {migrate.head()}")
 
@@ -56,19 +53,19 @@ def current() -> None:
 @app.command()
 def check() -> None:
     """Exit 0 when the database is at this version's revision and whole: no index or constraint left invalid."""
-    with _ended_plainly():
+    with _refusals_in_their_own_words():
         problems = _migrate().check(_url())
         for problem in problems:
             typer.echo(problem, err=True)
         if problems:
-            raise typer.Exit(FAILED)
+            raise typer.Exit(LEFT)
         typer.echo(f"whole, at revision {_migrate().head()}")
 
 
 @app.command()
 def downgrade() -> None:
     """Remove all of Reroot's and leave the rest. Refused while any dataset has an iceberg_namespace."""
-    with _ended_plainly():
+    with _refusals_in_their_own_words():
         _migrate().downgrade(_url(), say=_say)
         typer.echo("everything of Reroot's is removed")
 
@@ -90,16 +87,9 @@ def _say(line: str) -> None:
 
 
 @contextmanager
-def _ended_plainly() -> Iterator[None]:
-    """One line for each way in which it can fail, and its exit code."""
+def _refusals_in_their_own_words() -> Iterator[None]:
+    """A migration that refuses says what to do; every other error is the same as for the other commands."""
     try:
         yield
-    except SettingsError as error:
-        typer.echo(str(error), err=True)
-        raise typer.Exit(USAGE) from error
-    except ControlPlaneAwayError as error:
-        typer.echo(f"Postgres is out of reach: {error}", err=True)
-        raise typer.Exit(OUT_OF_REACH) from error
-    except ControlPlaneError as error:
-        typer.echo(str(error), err=True)
-        raise typer.Exit(FAILED) from error
+    except ControlPlaneRefusedError as refusal:
+        raise CommandError(str(refusal)) from refusal

@@ -61,18 +61,17 @@ def upgrade(
     ``with_baseline`` creates the given tables in an empty database first, for demo and tests. ``say`` gets one line for
     whatever takes long. Raises MigrationRefusedError with what to do, ControlPlaneAwayError.
     """
-    with _session(url, patience, say) as (connection, alembic):
-        _fit_for_use(connection)
-        with _alone(connection, say):
-            if with_baseline:
-                _create_baseline(connection)
-            _require_given(connection)
-            _known_revision(alembic)
-            connection.execute("CREATE SCHEMA IF NOT EXISTS reroot")
-            if _revision(alembic) == head() and _broken(connection):
-                say("at this version's revision, but not whole: every step is looked at again")
-                command.stamp(alembic, "base")
-            command.upgrade(alembic, "head")
+    with _session(url, patience, say) as (connection, alembic), _alone(connection, say):
+        _require_version(connection)
+        if with_baseline:
+            _create_baseline(connection)
+        _require_given(connection)
+        _known_revision(alembic)
+        connection.execute("CREATE SCHEMA IF NOT EXISTS reroot")
+        if _revision(alembic) == head() and _broken(connection):
+            say("at this version's revision, but not whole: every step is looked at again")
+            command.stamp(alembic, "base")
+        command.upgrade(alembic, "head")
 
 
 def downgrade(url: str, *, patience: Patience = _READY, say: Callable[[str], None] = lambda _: None) -> None:
@@ -122,9 +121,6 @@ def _session(url: str, patience: Patience, say: Callable[[str], None]) -> Iterat
     )
     with _errors_of_ours(), engine.connect() as alchemy:
         connection: Any = alchemy.connection.driver_connection
-        # A role's default would end a long index build, which harms nobody while it lasts.
-        connection.execute("SET statement_timeout = 0")
-        connection.execute("SET lock_timeout = '10s'")
         yield connection, _config(alchemy, Steps(connection, patience, say))
 
 
@@ -150,11 +146,15 @@ def _config(connection: AlchemyConnection | None = None, steps: Steps | None = N
 
 @contextmanager
 def _alone(connection: Connection, say: Callable[[str], None]) -> Iterator[None]:
-    """Hold the database's migration lock.
+    """Make the session ours, and hold the database's migration lock with it.
 
     Tried, never queued for: a session that queues has a snapshot, and the other's concurrent index build would wait
     for that snapshot's end, each for the other.
     """
+    _require_session(connection)
+    # A role's default would end a long index build, which harms nobody while it lasts.
+    connection.execute("SET statement_timeout = 0")
+    connection.execute("SET lock_timeout = '10s'")
     deadline = time.monotonic() + _OTHER_SECONDS
     told = False
     while not _one(connection, f"SELECT pg_try_advisory_lock({_LOCK})"):
@@ -171,7 +171,18 @@ def _alone(connection: Connection, say: Callable[[str], None]) -> Iterator[None]
             connection.execute(f"SELECT pg_advisory_unlock({_LOCK})")
 
 
-def _fit_for_use(connection: Connection) -> None:
+def _require_session(connection: Connection) -> None:
+    """Behind a pooler the lock and the timeouts would end up in sessions that are handed to other programs.
+
+    A pooler tells its clients a process number of its own.
+    """
+    if _one(connection, "SELECT pg_backend_pid()") != connection.info.backend_pid:
+        raise MigrationRefusedError(
+            "this way to Postgres goes through a pooler: set REROOT_MIGRATION_URL to a direct one"
+        )
+
+
+def _require_version(connection: Connection) -> None:
     if connection.info.server_version < _OLDEST:
         raise MigrationRefusedError(
             f"Postgres 14 or newer is needed, this is {connection.info.server_version // 10000}"
