@@ -20,7 +20,7 @@ from demo.processes import ServiceError, wait_until
 from demo.proof import Found, Reader, listing, look
 from demo.runs import run_folder
 from demo.showing import Narrator, table_tree
-from demo.stack import GRACE_SECONDS, ROOT, Stack
+from demo.stack import GRACE_SECONDS, PROGRAM, ROOT, Stack
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -117,7 +117,8 @@ class Demo:
         flower = self.stack.start_flower()
         self.say.step("Everything stays up until Ctrl-C. In another terminal:")
         exports = [f"export {name}={shlex.quote(value)}" for name, value in self.stack.settings.items()]
-        lines = [f"cd {shlex.quote(str(ROOT))}", *exports, ".venv/bin/reroot status", ".venv/bin/reroot --help"]
+        reroot = shlex.quote(str(PROGRAM))
+        lines = [f"cd {shlex.quote(str(ROOT))}", *exports, f"{reroot} status", f"{reroot} --help"]
         sys.stdout.write("\n".join(lines) + f"\n\nFlower: {flower}/tasks\n")
         sys.stdout.flush()
         signal.pause()

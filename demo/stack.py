@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 ROOT: Final = Path(__file__).resolve().parents[1]
 """The checkout: programs run from here, as a person at a terminal would run them."""
 
+PROGRAM: Final = Path(sys.executable).with_name("reroot")
+"""The console script, in the environment that this runs in."""
+
 GRACE_SECONDS: Final = 5
 """In production a quarter of an hour; nobody wants to watch that."""
 
@@ -108,8 +111,7 @@ class Stack:
 
     def reroot(self, *words: str) -> int:
         """Run ``reroot`` as a person would, on this terminal; returns its exit code."""
-        program = Path(sys.executable).with_name("reroot")
-        done = subprocess.run([str(program), *words], check=False, cwd=ROOT, env=self._environment())
+        done = subprocess.run([str(PROGRAM), *words], check=False, cwd=ROOT, env=self._environment())
         return done.returncode
 
     def unfinished(self) -> int:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import urllib3
 
 from demo.processes import wait_until
 from tests.support.processes import descendants, running_in, still_running
@@ -44,20 +45,42 @@ def read_until(running: subprocess.Popen[str], text: str) -> str:
     raise AssertionError(f"it ended without saying {text!r}:\n{said}{running.stderr.read() if running.stderr else ''}")
 
 
-def test_it_moves_everything_and_proves_it(tmp_path: Path) -> None:
+def test_it_moves_everything_proves_it_and_stays_up_when_asked(tmp_path: Path) -> None:
     folder = tmp_path / "a path with spaces"
-    with demo(folder) as running:
-        said, complaints = running.communicate(timeout=90)
+    with demo(folder, "--keep") as running:
+        said = read_until(running, "Flower: ")
+        assert "367,720 rows are the same" in said
+        assert "32 tables have a new name" in said
+        assert "files are the same, byte for byte: none added, none gone" in said
+        assert "342 + 3 = 345 rows, read back by DuckDB" in said
+        assert "Nothing movable is left" in said
+        try_what_it_says(said)
+        started = descendants(running.pid)
+        running.send_signal(signal.SIGINT)
+        rest, complaints = running.communicate(timeout=60)
     assert (running.returncode, complaints) == (0, "")
-    assert "367,720 rows are the same" in said
-    assert "files are the same, byte for byte: none added, none gone" in said
-    assert "342 + 3 = 345 rows, read back by DuckDB" in said
-    assert "Nothing movable is left" in said
-    assert "32 tables have a new name" in said
-    narrow = [line for line in said.splitlines() if len(line) > 80 and not re.search(r"ds_[0-9a-f]{32}", line)]
-    assert not narrow
+    assert "nothing is left running" in rest
+    assert not still_running(started)
     assert not running_in(folder)
     assert not list(folder.glob("run-*"))
+
+
+def try_what_it_says(said: str) -> None:
+    """Do what a person would: paste the lines into a shell, open the address."""
+    story, _, advice = said.partition("In another terminal:")
+    too_wide = [line for line in story.splitlines() if len(line) > 80 and not re.search(r"ds_[0-9a-f]{32}", line)]
+    assert not too_wide
+    shell = "\n".join(line for line in advice.splitlines() if line.startswith(("cd ", "export ")) or " status" in line)
+    status = subprocess.run(
+        ["/bin/sh", "-ec", f"{shell} --json"],
+        check=True,
+        capture_output=True,
+        text=True,
+        env={"PATH": "/usr/bin:/bin"},
+    )
+    assert '"done"' in status.stdout
+    flower = advice.rpartition("Flower: ")[2].strip()
+    assert urllib3.request("GET", flower, timeout=10, retries=False).status == 200
 
 
 @pytest.mark.parametrize(
