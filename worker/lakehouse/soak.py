@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 _WHOLE_FILE: Final = 256 * 1024
 """Bytes up to which a data file is read in one request instead of several."""
 _WHOLE_CHUNK: Final = 128 * 1024
-"""Bytes up to which a column chunk is decoded whole; of a longer one only the first rows are."""
+_WHOLE_ROWS: Final = 64 * 1024
+"""Bytes and rows up to which a column chunk is decoded whole; of a longer one only the first rows are."""
 _FIRST_ROWS: Final = 1024
 _BUFFER: Final = 64 * 1024
 _MANIFESTS_TRIED: Final = 3
@@ -166,7 +167,7 @@ def _decode_parquet(file: DataFile, source: Any) -> None:
         return
     group = parquet.metadata.row_group(0)
     smallest = min((group.column(n) for n in range(group.num_columns)), key=lambda column: column.total_compressed_size)
-    whole = smallest.total_compressed_size <= _WHOLE_CHUNK
+    whole = smallest.total_compressed_size <= _WHOLE_CHUNK and group.num_rows <= _WHOLE_ROWS
     batches = parquet.iter_batches(
         batch_size=max(1, group.num_rows) if whole else _FIRST_ROWS,
         row_groups=[0],
