@@ -20,17 +20,6 @@ UNFINISHED: Final = re.compile(r"\b({})\b".format("|".join(("TO" + "DO", "FIX" +
 FOREIGN: Final = re.compile(r"(?<![\w.$}/-])/(work|home/\w+|root|Users)/|https?://[\w.:-]+/(simple|pypi)\b")
 TEXT: Final = {".py", ".sql", ".md", ".toml", ".yml", ".yaml", ".ini", ".mako", ".cfg", ""}
 
-PLACES: Final = {
-    "pyiceberg": ("worker/lakehouse/",),
-    "pyarrow": ("worker/lakehouse/",),
-    "psycopg": ("worker/controlplane/",),
-    "sqlalchemy": ("worker/controlplane/", "worker/lakehouse/"),
-    "alembic": ("worker/controlplane/",),
-    "celery": ("worker/app.py", "worker/tasks.py"),
-    "kombu": ("worker/app.py", "worker/tasks.py"),
-}
-"""Where a library may be imported, within ``worker`` and ``producer``."""
-
 
 def tracked() -> list[Path]:
     """Every file of the project, relative to its root: what Git knows, and what is new and not ignored."""
@@ -102,28 +91,6 @@ def test_nothing_names_one_machine() -> None:
 )
 def test_the_look_for_one_machine_sees(where: tuple[str, ...], caught: bool) -> None:
     assert bool(FOREIGN.search("/".join(where))) is caught
-
-
-def test_only_its_place_knows_a_library() -> None:
-    strangers = [
-        f"{path} imports {library}"
-        for path in PYTHON
-        if path.parts[0] in {"worker", "producer"}
-        for library in imported(path)
-        if library in PLACES and not str(path).startswith(PLACES[library])
-    ]
-    assert not strangers
-
-
-def imported(path: Path) -> set[str]:
-    """The top-level packages that a module imports, anywhere in it."""
-    found = set()
-    for node in ast.walk(ast.parse(text_of(path))):
-        if isinstance(node, ast.Import):
-            found |= {alias.name.partition(".")[0] for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            found.add(node.module.partition(".")[0])
-    return found
 
 
 def test_scripts_are_executable() -> None:
