@@ -464,8 +464,11 @@ class TestDeletedAndChanged:
             schema = stage.control_plane.schema(stage.control_plane.catalog(subject.workspace, name), name)
             places.append(stage.control_plane.place(schema))
             stage.execute("UPDATE datasets SET schema_id = %s WHERE id::text = %s", (schema, subject.id))
+        last = TableIdentifier.within(places[-1], subject.old.name)
+        assert stage.attempt(subject) == Done("flipped")
+        assert stage.pointers(subject) == {subject.old, last}
         assert stage.finish(subject) == "done"
-        assert stage.pointers(subject) == {TableIdentifier.within(places[-1], subject.old.name)}
+        assert stage.pointers(subject) == {last}
         assert stage.open_entries(subject) == []
 
     @pytest.mark.parametrize(

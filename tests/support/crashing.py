@@ -1,7 +1,8 @@
-"""Processes that die at a chosen moment of a move.
+"""Moves in which something happens at a chosen call: the process dies, or somebody interferes.
 
-``Points`` counts every call that an attempt makes through its two ports. The process kills itself with SIGKILL at the
-chosen one, just before the call takes effect or just after: no handler runs, no connection says good-bye.
+``Points`` counts every call that an attempt makes through its two ports, and acts at the chosen one, just before the
+call takes effect or just after. By default the process kills itself with SIGKILL: no handler runs, no connection says
+good-bye.
 """
 
 from __future__ import annotations
@@ -27,27 +28,24 @@ class Moment(StrEnum):
 
 @dataclass
 class Points:
-    """The calls so far, and the one at which this process dies; ``at`` None: never."""
+    """The calls so far, and the one at which ``act`` runs; ``at`` None: never."""
 
     at: int | None = None
     moment: Moment = Moment.BEFORE
+    act: Callable[[], object] = lambda: os.kill(os.getpid(), signal.SIGKILL)
     calls: list[str] = field(default_factory=list)
 
     def around(self, name: str, call: Callable[[], Any]) -> Any:
-        """Make the call, and die there if this is the one."""
+        """Make the call, and act there if this is the one."""
         self.calls.append(name)
-        fatal = len(self.calls) - 1 == self.at
-        if fatal and self.moment is Moment.BEFORE:
-            _die()
+        chosen = len(self.calls) - 1 == self.at
+        if chosen and self.moment is Moment.BEFORE:
+            self.act()
         try:
             return call()
         finally:
-            if fatal:
-                _die()
-
-
-def _die() -> None:
-    os.kill(os.getpid(), signal.SIGKILL)
+            if chosen and self.moment is Moment.AFTER:
+                self.act()
 
 
 class Watched:
