@@ -30,7 +30,7 @@ catalogs: $(STAMP) ## Fetch the reference Iceberg REST server that the tests run
 	@$(USUAL) exec $(PYTHON) -m tests.support.fetch_catalogs
 
 bench: $(STAMP) ## Measure what docs/benchmarks.md reports
-	@$(USUAL) exec $(PYTHON) -m benchmarks
+	@$(USUAL) exec $(PYTHON) -m benchmarks $(ARGS)
 
 clean: ## Remove what these targets made
 	rm -rf .venv .demo .cache .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

@@ -8,32 +8,79 @@ from __future__ import annotations
 
 import argparse
 import sys
-from typing import Final
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Final
 
-from benchmarks import moves, where
+from benchmarks import moves, planning, remembering, soaking, where
 from benchmarks.report import machine
-from benchmarks.stack import Stack
+from benchmarks.stack import Services, Stack
+from demo.processes import ServiceError
 
-NAMES: Final = ("moves", "where", "large")
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+NAMES: Final = {
+    "plan": "plan and enqueue 100,000 datasets of 1,000,000 log rows",
+    "soak": "the soak of a large table",
+    "moves": "moves per second beside a bare loop, requests and processor time per move",
+    "where": "where a move's milliseconds go",
+    "large": "tables with 2,000 snapshots",
+    "memory": "a worker's memory over 10,000 moves",
+}
 
 
 def main() -> int:
-    """Run what was asked for, in an order that leaves the machine as each finds it."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Measures what docs/benchmarks.md says.")
-    parser.add_argument("names", nargs="*", choices=[[], *NAMES], help=f"which: {', '.join(NAMES)}; all when none")
-    parser.add_argument("--rounds", type=int, default=5, help="alternating rounds per load")
-    parser.add_argument("--load", action="append", help="only this load, as PROCESSES@MILLISECONDS; repeatable")
-    given = parser.parse_args()
-    loads = tuple(one for one in moves.LOADS if not given.load or f"{one.processes}@{one.delay_ms}" in given.load)
-    print(machine())
-    with Stack() as stack:
-        if "moves" in given.names:
-            print(moves.measure_moves(stack, given.rounds, loads))
-        if "where" in given.names:
-            moves.warm_up(stack)
-            print(where.measure_where(stack, 8, 25, 360))
+    """Run what was asked for. Progress goes to standard error, the report to standard output."""
+    given = _arguments()
+    wanted = given.names or list(NAMES)
+    print(f"## Measured on\n\n{machine()}\n", flush=True)
+    with ExitStack() as stack:
+        services = stack.enter_context(Services())
+        rest: list[Stack] = []
+
+        def on_catalog() -> Stack:
+            if not rest:
+                rest.append(stack.enter_context(Stack(services)))
+                moves.warm_up(rest[0])
+            return rest[0]
+
+        benchmarks: dict[str, Callable[[], str]] = {
+            "plan": lambda: planning.measure_planning(services),
+            "soak": lambda: soaking.measure_soak(services.folder / "soak"),
+            "moves": lambda: moves.measure_moves(on_catalog(), given.rounds, _loads(given.load)),
+            "where": lambda: where.measure_where(on_catalog(), given.rounds),
+            "large": lambda: moves.measure_large(on_catalog()),
+            "memory": lambda: remembering.measure_memory(on_catalog(), given.moves),
+        }
+        for name in (name for name in NAMES if name in wanted):
+            print(f"## {name}: {NAMES[name]}\n\n{benchmarks[name]()}\n", flush=True)
     return 0
 
 
+def _arguments() -> argparse.Namespace:
+    what = "".join(f"  {name:7} {meaning}\n" for name, meaning in NAMES.items())
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks", description=what, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("names", nargs="*", metavar="NAME", help="which; all when none is given")
+    parser.add_argument("--rounds", type=int, default=5, help="alternating rounds per load (default 5)")
+    parser.add_argument("--moves", type=int, default=remembering.MOVES, help="moves of `memory` (default 10000)")
+    parser.add_argument(
+        "--load", action="append", metavar="PROCESSES@MS", help="of `moves`, only this load; repeatable"
+    )
+    given = parser.parse_args()
+    unknown = set(given.names) - set(NAMES) | set(given.load or ()) - {str(load) for load in moves.LOADS}
+    if unknown:
+        parser.error(f"unknown: {', '.join(sorted(unknown))}")
+    return given
+
+
+def _loads(names: list[str] | None) -> tuple[moves.Load, ...]:
+    return tuple(load for load in moves.LOADS if not names or str(load) in names)
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except ServiceError as error:
+        sys.exit(str(error))

@@ -44,6 +44,10 @@ class Load:
     delay_ms: int
     moves: int
 
+    def __str__(self) -> str:
+        """As it is written on the command line."""
+        return f"{self.processes}@{self.delay_ms}"
+
 
 LOADS: Final = (
     Load(1, 25, 50),
@@ -138,7 +142,6 @@ def publisher(stack: Stack) -> Iterator[Publisher]:
 
 def measure_moves(stack: Stack, rounds: int, loads: tuple[Load, ...] = LOADS) -> str:
     """The benchmark ``moves``: every load, in alternating rounds. Markdown."""
-    warm_up(stack)
     return report([_rounds(stack, load, rounds) for load in loads])
 
 
@@ -256,6 +259,7 @@ def _rounds(stack: Stack, load: Load, rounds: int) -> Rounds:
                 f" ratio {done.per_second / floor.per_second:.2f}; CPU {done.children_ms:.1f} + {done.main_ms:.1f} ms,"
                 f" sweeper {done.sweeper_ms:.1f}, bare {floor.cpu_ms:.1f}, proxy {proxy_ms:.1f};"
                 f" requests {dict(done.requests)}",
+                file=sys.stderr,
                 flush=True,
             )
     return results

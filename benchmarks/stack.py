@@ -124,25 +124,39 @@ class Worker:
         }
 
 
-class Stack:
-    """Everything that runs, in a temporary folder. A context manager: at its end nothing runs and nothing is left."""
-
-    def __init__(self) -> None:
-        self.folder = Path(tempfile.mkdtemp(prefix="reroot-bench-"))
-        self._open = ExitStack()
-        self._started = 0
+class Services:
+    """Postgres and Valkey in a temporary folder. A context manager: at its end nothing runs and nothing is left."""
 
     def __enter__(self) -> Self:
         with ExitStack() as opening:
+            self.folder = Path(tempfile.mkdtemp(prefix="reroot-bench-"))
             opening.callback(shutil.rmtree, self.folder, ignore_errors=True)
-            problem = fetch()
-            if problem is not None:
-                raise ServiceError(f"no reference Iceberg REST server: {problem}")
             self.postgres = opening.enter_context(Postgres(self.folder / "postgres"))
             self.valkey = opening.enter_context(Valkey(self.folder / "valkey"))
-            self.control_plane_url = self.postgres.create_database("control_plane")
-            self.catalog_url = self.postgres.create_database("catalog")
-            migrate.upgrade(self.control_plane_url, with_baseline=True)
+            self._open = opening.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._open.close()
+
+
+class Stack:
+    """Beside the services: a control plane, the reference server behind the proxy, its tables."""
+
+    def __init__(self, services: Services) -> None:
+        self.folder = services.folder
+        self._services = services
+        self._started = 0
+
+    def __enter__(self) -> Self:
+        problem = fetch()
+        if problem is not None:
+            raise ServiceError(f"no reference Iceberg REST server: {problem}")
+        postgres = self._services.postgres
+        self.control_plane_url = postgres.create_database("control_plane")
+        self.catalog_url = postgres.create_database("catalog")
+        migrate.upgrade(self.control_plane_url, with_baseline=True)
+        with ExitStack() as opening:
             server = opening.enter_context(RestServer(self.folder, self.catalog_url))
             self.server_port = int(server.uri.rpartition(":")[2])
             _create_namespace(self.server_port, LEGACY_NAMESPACE)
@@ -161,7 +175,7 @@ class Stack:
         """The settings that differ from their defaults."""
         return {
             "REROOT_DATABASE_URL": self.control_plane_url,
-            "REROOT_BROKER_URL": self.valkey.url(),
+            "REROOT_BROKER_URL": self._services.valkey.url(),
             "REROOT_CATALOG_TYPE": "rest",
             "REROOT_CATALOG_URI": f"http://127.0.0.1:{self.proxy.port}",
             "REROOT_WAREHOUSE": WAREHOUSE,

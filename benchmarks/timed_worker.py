@@ -80,12 +80,12 @@ def _install() -> None:
     wire: Any = Wire
     wire.send = _watch.around(Wire.send, lambda _, request: f"http {request.call.value}")
     module: Any = rest
-    module.soak = _watch.around(rest.soak, lambda *_: "soak")
+    module.soak = _watch.around(module.soak, lambda *_: "soak")
     adapter: Any = ledger.PostgresControlPlane
     for method in ("peek", "claim", "journal", "close", "live_namespace"):
         setattr(adapter, method, _watch.around(getattr(adapter, method), lambda *_, method=method: f"ledger {method}"))
     holding: Any = ledger
-    holding.hold = _watch.around(ledger.hold, lambda *_: "lock hold")
+    holding.hold = _watch.around(holding.hold, lambda *_: "lock hold")
     lock: Any = PostgresLock
     for method in ("alive", "flip", "finish"):
         setattr(lock, method, _watch.around(getattr(lock, method), lambda *_, method=method: f"lock {method}"))

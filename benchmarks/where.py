@@ -22,25 +22,31 @@ _PAUSE: Final = 100.0
 """Milliseconds: a longer gap between two jobs is not Celery's, there was no job."""
 
 
-def measure_where(stack: Stack, processes: int, delay_ms: int, count: int) -> str:
-    """The figures of one load, per move (placing and retiring together). Markdown."""
-    folder = stack.folder / f"timings-{processes}-{delay_ms}"
+def measure_where(stack: Stack, rounds: int) -> str:
+    """The figures of eight processes, without latency and with, per move: placing and retiring together. Markdown."""
+    return "\n\n".join(
+        _measure(stack, load) for load in (moves.Load(8, 25, 120 * rounds), moves.Load(8, 0, 200 * rounds))
+    )
+
+
+def _measure(stack: Stack, load: moves.Load) -> str:
+    folder = stack.folder / f"timings-{load}"
     folder.mkdir()
-    stack.proxy.delay(delay_ms / 1000)
+    stack.proxy.delay(load.delay_ms / 1000)
     settings = {"REROOT_TEST_TIMINGS": str(folder)}
     with (
-        stack.worker(processes, app="benchmarks.timed_worker", more=settings) as worker,
+        stack.worker(load.processes, app="benchmarks.timed_worker", more=settings) as worker,
         moves.publisher(stack) as bell,
     ):
-        moves.drive(stack, worker, bell, stack.lake.bear(8 * processes))
+        moves.drive(stack, worker, bell, stack.lake.bear(8 * load.processes))
         for file in folder.iterdir():
             file.unlink()
-        done = moves.drive(stack, worker, bell, stack.lake.bear(count))
-    spent = _per_move(folder, count)
+        done = moves.drive(stack, worker, bell, stack.lake.bear(load.moves))
+    spent = _per_move(folder, load.moves)
     rows = [(name, f"{wall:.1f}", f"{cpu:.1f}") for name, (wall, cpu) in spent.items()]
-    whole = processes / done.per_second * 1000
+    whole = load.processes / done.per_second * 1000
     rows.append(("all of it: processes ÷ moves per second", f"{whole:.1f}", f"{done.children_ms:.1f}"))
-    return table((f"{processes} processes, {delay_ms} ms", "ms per move", "of it CPU, ms"), rows)
+    return table((f"{load.processes} processes, {load.delay_ms} ms", "ms per move", "of it CPU, ms"), rows)
 
 
 def _per_move(folder: Path, count: int) -> dict[str, tuple[float, float]]:
