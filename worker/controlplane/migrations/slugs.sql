@@ -36,8 +36,9 @@ AS $$
 $$;
 
 -- The n-th slug of those that ask for the same one: base, base_2, base_3, … never longer than 63 characters.
+-- Called by take_slug alone, whose search path it shares: one of its own would keep it from being inlined.
 CREATE OR REPLACE FUNCTION reroot.numbered_slug(base text, n integer) RETURNS text
-LANGUAGE sql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
 AS $$
     SELECT CASE WHEN n = 1 THEN base ELSE rtrim(left(base, 62 - length(n::text)), '_') || '_' || n END
 $$;
@@ -95,35 +96,33 @@ DECLARE
         FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid JOIN pg_namespace n ON n.oid = t.typnamespace
         WHERE a.attrelid = relation AND a.attname = scope_column
     );
-    free_in_range text := format(
-        'SELECT min(n) FROM generate_series($1, $2) n'
-        ' WHERE reroot.numbered_slug($3, n) <> ALL ($4) AND NOT EXISTS ('
-        'SELECT FROM %s t WHERE t.%I = $5::%s AND t.slug = reroot.numbered_slug($3, n) AND t.slug IS NOT NULL)',
-        (SELECT format('%I.%I', n.nspname, c.relname)
-         FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = relation),
-        scope_column, scope_type
+    place text := (
+        SELECT format('%I.%I', n.nspname, c.relname)
+        FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = relation
     );
-    first_number integer := 1;
-    last_number integer := 1;
-    free_number integer;
+    holders text := format('FROM %s t WHERE t.%I = $1::%s AND t.slug IS NOT NULL', place, scope_column, scope_type);
+    number integer := 1;
     candidate text;
-    still_free integer;
+    is_taken boolean;
 BEGIN
     LOOP
-        EXECUTE free_in_range INTO free_number USING first_number, last_number, base, reserved, scope;
-        IF free_number IS NULL THEN
-            first_number := last_number + 1;
-            last_number := last_number + 100;
+        candidate := reroot.numbered_slug(base, number);
+        EXECUTE 'SELECT $2 = ANY ($3) OR EXISTS (SELECT ' || holders || ' AND t.slug = $2)'
+            INTO is_taken USING scope, candidate, reserved;
+        IF is_taken THEN
+            -- Twins are many or few: the next hundred numbers in one look.
+            EXECUTE 'SELECT coalesce(min(n), $3 + 101) FROM generate_series($3 + 1, $3 + 100) n'
+                ' WHERE NOT EXISTS (SELECT ' || holders || ' AND t.slug = reroot.numbered_slug($2, n))'
+                INTO number USING scope, base, number;
             CONTINUE;
         END IF;
-        first_number := free_number + 1;
-        last_number := greatest(last_number, first_number);
-        candidate := reroot.numbered_slug(base, free_number);
-        CONTINUE WHEN NOT reroot.lock_slug(relation, scope, candidate);
-        EXECUTE free_in_range INTO still_free USING free_number, free_number, base, reserved, scope;
-        IF still_free IS NOT NULL THEN
-            RETURN candidate;
+        IF reroot.lock_slug(relation, scope, candidate) THEN
+            EXECUTE 'SELECT EXISTS (SELECT ' || holders || ' AND t.slug = $2)' INTO is_taken USING scope, candidate;
+            IF NOT is_taken THEN
+                RETURN candidate;
+            END IF;
         END IF;
+        number := number + 1;
     END LOOP;
 END
 $$;
@@ -204,6 +203,7 @@ END
 $$;
 
 REVOKE ALL ON FUNCTION
+    reroot.numbered_slug(text, integer),
     reroot.slug_key(regclass, text, text),
     reroot.lock_slug(regclass, text, text),
     reroot.take_slug(regclass, name, text, text, text[]),
@@ -212,4 +212,4 @@ REVOKE ALL ON FUNCTION
     reroot.backfill_slugs(regclass, name, text[], integer)
 FROM PUBLIC;
 GRANT USAGE ON SCHEMA reroot TO PUBLIC;
-GRANT EXECUTE ON FUNCTION reroot.slugify(text, text), reroot.numbered_slug(text, integer) TO PUBLIC;
+GRANT EXECUTE ON FUNCTION reroot.slugify(text, text) TO PUBLIC;
