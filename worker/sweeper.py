@@ -81,7 +81,7 @@ class Sweeper:
                 sent = self._top_up(working) if won else 0
             return Round(sent, seconds_until_due(working))
         except ControlPlaneError as error:
-            log.warning("the control plane does not answer", reason=str(error))
+            log.warning("the control plane failed the round", reason=str(error))
             self.close()
             return Round()
 

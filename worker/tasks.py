@@ -9,6 +9,7 @@ acknowledges its message, and RETRY and FAILURE are what people see in Flower, n
 
 from __future__ import annotations
 
+import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
@@ -22,8 +23,8 @@ from worker.companion import Companion
 from worker.controlplane.connection import ControlPlaneError
 from worker.messages import MOVE_TASK
 from worker.outcome import Busy, Done, Ignored, Outcome, Park, Retry, Wait
-from worker.settings import load_settings
-from worker.telemetry import bound, configure, log, unbind_all
+from worker.settings import SettingsError, load_settings
+from worker.telemetry import bind, configure, log, unbind_all
 from worker.wiring import runtimes
 
 if TYPE_CHECKING:
@@ -54,24 +55,25 @@ def move(dataset_id: str) -> str:
 
 @contextmanager
 def job(**names: str) -> Iterator[None]:
-    """Keep what a job may throw away from the worker, and its names on every line that it logs."""
+    """Keep what a job may throw away from the worker, and its names on every line until Celery is done with it."""
+    bind(**names)
     try:
-        with bound(**names):
-            yield
+        yield
     except SoftTimeLimitExceeded:
         # Nothing is written: the attempt counts as dead, and the sweeper sends the job again.
+        log.warning("the soft time limit was reached")
         runtimes.discard()
         raise later(0, "the soft time limit was reached") from None
     except ControlPlaneError as error:
+        log.warning("the control plane failed the job", reason=str(error))
         raise later(0, str(error)) from None
     except (MemoryError, SystemExit) as error:
         if terminate_handler_fired():
             raise  # this process is being ended: the message must go back, not be acknowledged
         # Either would take the whole worker with it, and its message would do so again to the next one.
+        log.exception("the job failed")
         runtimes.discard()
         raise JobFailed(repr(error)) from None
-    finally:
-        unbind_all()
 
 
 def shown(outcome: Outcome) -> str:
@@ -102,9 +104,19 @@ def _log_our_way(**_: Any) -> None:
     configure(load_settings())
 
 
+@signals.task_postrun.connect  # type: ignore[untyped-decorator]
+def _forget_the_names(**_: Any) -> None:
+    unbind_all()
+
+
 @signals.celeryd_after_setup.connect  # type: ignore[untyped-decorator]
-def _take_the_name(sender: str, **_: Any) -> None:
+def _begin(sender: str, **_: Any) -> None:
+    """Take the worker's name, and refuse to start with settings that would fail every job."""
     runtimes.worker = sender
+    try:
+        runtimes.get()
+    except SettingsError as error:
+        sys.exit(str(error))
 
 
 @signals.worker_process_init.connect  # type: ignore[untyped-decorator]

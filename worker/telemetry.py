@@ -28,11 +28,8 @@ if TYPE_CHECKING:
 
 log: Final[structlog.stdlib.BoundLogger] = structlog.stdlib.get_logger("reroot")
 
-bound = structlog.contextvars.bound_contextvars
-"""Names that stand on every line within: ``with bound(dataset_id=…): …``."""
-
 bind = structlog.contextvars.bind_contextvars
-"""The same, until the surrounding ``bound`` of the task ends (``unbind_all``)."""
+"""Names that stand on every line from now on, ours and foreign: ``bind(dataset_id=…)``, until ``unbind_all()``."""
 
 unbind_all = structlog.contextvars.clear_contextvars
 

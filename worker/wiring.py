@@ -21,7 +21,7 @@ from worker.lakehouse.lakehouse import open_lakehouse
 from worker.lakehouse.port import CatalogError
 from worker.moves.attempt import Mover
 from worker.moves.policy import Policy
-from worker.settings import Settings, load_settings
+from worker.settings import Settings, SettingsError, load_settings
 from worker.telemetry import bind, log
 
 if TYPE_CHECKING:
@@ -71,7 +71,15 @@ class Runtime:
 
 
 def build(settings: Settings, worker: str) -> Runtime:
-    """Put the parts together; nothing is connected yet. Raises SettingsError for what a worker needs and lacks."""
+    """Put the parts together; nothing is connected yet. Raises SettingsError with all that a worker needs and lacks."""
+    complaints: list[str] = []
+    for ask in (settings.database, settings.catalog):
+        try:
+            ask()
+        except SettingsError as error:
+            complaints.extend(error.complaints)
+    if complaints:
+        raise SettingsError(complaints)
     controlplane = ObservedControlPlane(
         settings.database(),
         worker=worker,

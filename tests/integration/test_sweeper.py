@@ -6,6 +6,7 @@ import os
 import signal
 import uuid
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 import psycopg
 import pytest
@@ -13,8 +14,9 @@ import pytest
 from demo.processes import wait_until
 from tests.support.broker import Broker
 from tests.support.doorbell_double import DoorbellDouble
+from tests.support.processes import descendants, still_running
 from tests.support.sweeper_process import SweeperProcess
-from tests.support.worker_process import WorkerProcess, processes, worker_settings
+from tests.support.worker_process import WorkerProcess, worker_settings
 from worker.controlplane.connection import connect
 from worker.controlplane.election import CLASS, SWEEP
 from worker.controlplane.topup import wake
@@ -174,7 +176,8 @@ def test_a_sweeper_process_outlasts_postgres_and_the_broker(
             connection.execute("UPDATE reroot.moves SET published_at = NULL")
         wait_until(lambda: Broker(valkey).waiting() >= 1, seconds=30, what="it publishes again")
         assert process.alive()
-        password = database.split(":")[2].partition("@")[0]
+        password = urlsplit(database).password
+        assert password
         assert password not in process.text()
 
 
@@ -201,12 +204,13 @@ class TestBesideAWorker:
     ) -> None:
         with WorkerProcess(tmp_path, worker_settings(database, valkey, tmp_path)) as worker:
             wait_until(lambda: self.noted(control_plane, worker), seconds=30, what="the worker is noted")
-            (pid,) = processes(f"--worker {worker.name}")
+            (pid,) = [known.pid for known in descendants(worker.pid) if "worker.sweeper" in known.command]
             os.kill(pid, signal.SIGKILL)
             control_plane.execute("DELETE FROM reroot.workers")
             wait_until(lambda: self.noted(control_plane, worker), seconds=60, what="another sweeper is there")
+            family = descendants(worker.pid)
             assert worker.stop() == 0
-            assert processes(f"--worker {worker.name}") == []
+            assert still_running(family) == set()
         assert not self.noted(control_plane, worker)
 
     def test_it_does_not_outlive_a_killed_worker(
@@ -214,8 +218,10 @@ class TestBesideAWorker:
     ) -> None:
         with WorkerProcess(tmp_path, worker_settings(database, valkey, tmp_path)) as worker:
             wait_until(lambda: self.noted(control_plane, worker), seconds=30, what="the worker is noted")
+            family = descendants(worker.pid)
+            assert any("worker.sweeper" in known.command for known in family)
             worker.kill()
-            wait_until(lambda: processes(worker.name) == [], seconds=30, what="nothing of the worker is left")
+            wait_until(lambda: not still_running(family), seconds=30, what="nothing of the worker is left")
 
     @staticmethod
     def noted(control_plane: ControlPlaneFixture, worker: WorkerProcess) -> bool:

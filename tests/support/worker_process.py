@@ -116,16 +116,3 @@ class WorkerProcess:
 
     def __exit__(self, *_: object) -> None:
         self._reap()
-
-
-def processes(pattern: str) -> list[int]:
-    """Processes of this machine whose command line holds ``pattern``."""
-    found = []
-    for entry in Path("/proc").glob("[0-9]*"):
-        try:
-            words = (entry / "cmdline").read_bytes().decode(errors="replace").replace("\0", " ")
-        except OSError:
-            continue
-        if pattern in words and int(entry.name) != os.getpid():
-            found.append(int(entry.name))
-    return found

@@ -76,21 +76,32 @@ def test_the_app_reads_this_configuration() -> None:
             assert conf[name] == value, name
 
 
+MISSPELT = NOWHERE | {"REROOT_GRACE_SECOND": "5"}
+TEXTS = {
+    "broker": "REROOT_BROKER_URL is not set: the broker, redis://host:6379/0",
+    "misspelt": "REROOT_GRACE_SECOND is not a setting: did you mean REROOT_GRACE_SECONDS?",
+    "database": "REROOT_DATABASE_URL is not set: the control plane's Postgres, postgresql://user@host/name",
+    "catalog": "REROOT_CATALOG_URI is not set: where the catalog is served",
+    "warehouse": "REROOT_WAREHOUSE (one for all) or REROOT_WAREHOUSE_TEMPLATE (such as w_{workspace_hex}) must be set",
+}
+
+
 @pytest.mark.parametrize(
-    ("environment", "line"),
+    ("environment", "said"),
     [
-        ({}, "REROOT_BROKER_URL is not set: the broker, redis://host:6379/0"),
-        (
-            NOWHERE | {"REROOT_GRACE_SECOND": "5"},
-            "REROOT_GRACE_SECOND is not a setting: did you mean REROOT_GRACE_SECONDS?",
-        ),
+        ({}, ["broker"]),
+        (MISSPELT, ["misspelt"]),
+        (NOWHERE, ["database", "catalog", "warehouse"]),
+        (NOWHERE | {"REROOT_DATABASE_URL": "postgresql://h/d", "REROOT_WAREHOUSE": "w"}, ["catalog"]),
     ],
 )
-def test_a_worker_with_wrong_settings_says_so_in_one_line(environment: dict[str, str], line: str) -> None:
-    command = [sys.executable, "-m", "celery", "-A", "worker.app", "worker", "-Q", "moves"]
+def test_a_worker_with_settings_that_cannot_work_says_so_line_by_line(
+    environment: dict[str, str], said: list[str]
+) -> None:
+    command = [sys.executable, "-W", "ignore", "-m", "celery", "-A", "worker.app", "worker", "-Q", "moves"]
     plain = {"PATH": os.environ["PATH"]}  # noqa: TID251 - a process of our own
     ended = subprocess.run(
         command, cwd=ROOT, env=plain | environment, capture_output=True, text=True, timeout=60, check=False
     )
     assert ended.returncode == 1
-    assert ended.stderr.strip() == line
+    assert ended.stderr.strip().splitlines() == [TEXTS[name] for name in said]

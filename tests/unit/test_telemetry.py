@@ -12,7 +12,7 @@ import pytest
 import structlog
 
 from worker.settings import Settings, load_settings
-from worker.telemetry import bind, bound, configure, log, scrubber, sensitive, unbind_all
+from worker.telemetry import bind, configure, log, scrubber, sensitive, unbind_all
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -53,10 +53,10 @@ def lines(stream: io.StringIO) -> list[dict[str, Any]]:
 
 
 def test_names_stand_on_every_line_of_a_job_ours_and_foreign_and_on_none_after_it(stream: io.StringIO) -> None:
-    with bound(dataset_id="d1"):
-        bind(warehouse="w", attempt=2)
-        log.info("looked", name="new")
-        logging.getLogger("celery.worker").info("foreign %s", "line")
+    bind(dataset_id="d1")
+    bind(warehouse="w", attempt=2)
+    log.info("looked", name="new")
+    logging.getLogger("celery.worker").info("foreign %s", "line")
     unbind_all()
     log.info("after")
     ours, foreign, after = lines(stream)
@@ -87,8 +87,8 @@ def test_one_line_holds_a_whole_exception(stream: io.StringIO) -> None:
 @pytest.mark.parametrize("secret", SECRETS)
 def test_no_secret_is_in_any_line(stream: io.StringIO, settings: Settings, secret: str) -> None:
     log.info(f"event {secret}", value=secret, deep={"list": [secret]}, settings=settings)
-    with bound(name=secret):
-        logging.getLogger("urllib3").error("cannot reach %s", f"http://u:{secret}@host")
+    bind(name=secret)
+    logging.getLogger("urllib3").error("cannot reach %s", f"http://u:{secret}@host")
     try:
         Path(secret).read_text()
     except OSError:
