@@ -138,6 +138,38 @@ def test_a_notify_ends_the_pause_and_the_end_of_the_lifeline_ends_everything(swe
     os.close(reading)
 
 
+@pytest.mark.parametrize("direct", [True, False], ids=["direct_known", "direct_unknown"])
+def test_behind_a_pooler_rounds_go_on_and_calls_are_heard_where_the_direct_way_is_known(
+    pooled_database: str,
+    database: str,
+    valkey: str,
+    control_plane: ControlPlaneFixture,
+    tmp_path: Path,
+    *,
+    direct: bool,
+) -> None:
+    more = {"REROOT_MIGRATION_URL": database} if direct else {}
+    sweeper = Sweeper(
+        load_settings(worker_settings(pooled_database, valkey, tmp_path, **more)),
+        "one@test",
+        [Queue.MOVES],
+        1,
+        DoorbellDouble(),
+    )
+    reading, writing = os.pipe()
+    try:
+        for count in range(3):
+            planned(control_plane, count)
+            assert sweeper.round().sent == count
+        if direct:
+            control_plane.execute("NOTIFY reroot_due")
+            assert sweeper.wait(3600, reading)
+    finally:
+        sweeper.close()
+        os.close(reading)
+        os.close(writing)
+
+
 SLOW = {"REROOT_SWEEP_INTERVAL_SECONDS": "3600"}
 
 
