@@ -17,6 +17,7 @@ from tests.support.fleet import WAREHOUSE, Fleet
 from tests.support.worker_process import WorkerProcess, worker_settings
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 pytestmark = pytest.mark.timeout(240)

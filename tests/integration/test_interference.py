@@ -11,23 +11,16 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.support.crashing import Moment, Points, Watched
-from tests.support.stage import Stage, Subject
 from worker.identifiers import TableIdentifier
 from worker.moves.attempt import Mover
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from tests.support.controlplane import ControlPlaneFixture
+    from tests.support.stage import Stage, Subject
+
 
 pytestmark = pytest.mark.timeout(300)
-
-
-@pytest.fixture
-def stage(database: str, control_plane: ControlPlaneFixture) -> Iterator[Stage]:
-    stage = Stage(database, control_plane)
-    yield stage
-    stage.close()
 
 
 def watched_attempt(stage: Stage, subject: Subject, points: Points) -> None:

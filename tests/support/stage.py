@@ -16,6 +16,7 @@ from tests.support.catalog_double import Call, CatalogDouble, LakehouseDouble
 from tests.support.controlplane import ControlPlaneFixture, legacy_identifier
 from worker.controlplane.ledger import PostgresControlPlane
 from worker.identifiers import LEGACY_NAMESPACE, TableIdentifier
+from worker.lakehouse.port import CatalogError, ErrorCode, ErrorKind
 from worker.moves.attempt import Mover
 from worker.moves.machine import TRANSITIONS
 from worker.moves.policy import Policy
@@ -130,6 +131,18 @@ class Stage:
         assert found is not None
         return found
 
+    def parked(self, subject: Subject) -> str:
+        """The code of a job that is parked, and says why and what helps."""
+        row = self.row(subject)
+        assert row["state"] == "parked"
+        assert row["park_text"]
+        assert row["park_remedy"]
+        return str(row["park_code"])
+
+    def methods(self) -> list[str]:
+        """The calls of the catalog's port so far."""
+        return [call.method for call in self.catalog.calls]
+
     def everything(self) -> list[Any]:
         """All that Reroot has written, to compare before and after."""
         return [
@@ -185,3 +198,13 @@ class Stage:
         finally:
             catalog.before, catalog.after = kept
         assert seen >= nth, f"{method} was called {seen} times, not {nth}"
+
+
+def unclear(text: str = "the connection broke") -> CatalogError:
+    """An answer that says nothing about what was done."""
+    return CatalogError(ErrorCode.UNCLEAR, ErrorKind.UNKNOWN, text)
+
+
+def raising(error: BaseException) -> None:
+    """Fail as the catalog, or the machine, does."""
+    raise error

@@ -1,0 +1,22 @@
+"""Fixtures of the integration tests."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.support.stage import Stage
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.support.controlplane import ControlPlaneFixture
+
+
+@pytest.fixture
+def stage(database: str, control_plane: ControlPlaneFixture) -> Iterator[Stage]:
+    """A real ledger and lock, with a catalog that does what the test says."""
+    stage = Stage(database, control_plane)
+    yield stage
+    stage.close()
