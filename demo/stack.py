@@ -111,7 +111,8 @@ class Stack:
 
     def reroot(self, *words: str) -> int:
         """Run ``reroot`` as a person would, on this terminal; returns its exit code."""
-        done = subprocess.run([str(PROGRAM), *words], check=False, cwd=ROOT, env=self._environment())
+        # A process group of its own: Ctrl-C reaches the demo alone, which then ends this as well.
+        done = subprocess.run([str(PROGRAM), *words], check=False, cwd=ROOT, env=self._environment(), process_group=0)
         return done.returncode
 
     def unfinished(self) -> int:
