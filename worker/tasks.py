@@ -24,6 +24,7 @@ from worker.controlplane.connection import ControlPlaneError
 from worker.messages import MOVE_TASK
 from worker.outcome import Busy, Done, Ignored, Outcome, Park, Retry, Wait
 from worker.settings import SettingsError, load_settings
+from worker.settings_check import masked_url
 from worker.telemetry import bind, configure, log, unbind_all
 from worker.wiring import runtimes
 
@@ -73,7 +74,7 @@ def job(**names: str) -> Iterator[None]:
         # Either would take the whole worker with it, and its message would do so again to the next one.
         log.exception("the job failed")
         runtimes.discard()
-        raise JobFailed(repr(error)) from None
+        raise JobFailed(masked_url(repr(error))) from None
 
 
 def shown(outcome: Outcome) -> str:
@@ -91,12 +92,13 @@ def shown(outcome: Outcome) -> str:
             raise later(after, f"{name}: {why}")
         case Park(code, why, remedy):
             log.warning("attempt ended", outcome=name, code=code.value, why=why, remedy=remedy)
-            raise Parked(f"{code.value}: {why}")
+            raise Parked(masked_url(f"{code.value}: {why}"))
 
 
 def later(after: float, why: str) -> ShownAsRetry:
     """Raised bare, it shows as RETRY and acknowledges; nothing is sent."""
-    return ShownAsRetry(why, exc=Later(why), when=after)
+    text = masked_url(why)
+    return ShownAsRetry(text, exc=Later(text), when=after)
 
 
 @signals.setup_logging.connect  # type: ignore[untyped-decorator]
@@ -111,10 +113,10 @@ def _forget_the_names(**_: Any) -> None:
 
 @signals.celeryd_after_setup.connect  # type: ignore[untyped-decorator]
 def _begin(sender: str, **_: Any) -> None:
-    """Take the worker's name, and refuse to start with settings that would fail every job."""
+    """Before the processes are forked. Settings that would fail every job end the worker here."""
     runtimes.worker = sender
     try:
-        runtimes.get()
+        runtimes.prepare()
     except SettingsError as error:
         sys.exit(str(error))
 

@@ -7,6 +7,7 @@ Must not know: Celery, what a move does.
 
 from __future__ import annotations
 
+import gc
 import os
 import socket
 import threading
@@ -17,7 +18,7 @@ from worker.controlplane.connection import ControlPlaneError
 from worker.controlplane.ledger import PostgresControlPlane
 from worker.identifiers import LEGACY_NAMESPACE
 from worker.lakehouse.connection import CatalogAuth, CatalogConnection, CatalogType
-from worker.lakehouse.lakehouse import open_lakehouse
+from worker.lakehouse.lakehouse import OpenLakehouse, open_lakehouse, preload
 from worker.lakehouse.port import CatalogError
 from worker.moves.attempt import Mover
 from worker.moves.policy import Policy
@@ -27,7 +28,6 @@ from worker.telemetry import bind, log
 if TYPE_CHECKING:
     from pydantic import SecretStr
 
-    from worker.lakehouse.port import Lakehouse
     from worker.moves.ports import Claimed, Move
     from worker.outcome import Outcome
 
@@ -49,7 +49,7 @@ class Runtime:
 
     settings: Settings
     controlplane: PostgresControlPlane
-    lakehouse: Lakehouse
+    lakehouse: OpenLakehouse
     mover: Mover
 
     def move(self, dataset_id: str) -> Outcome:
@@ -66,8 +66,9 @@ class Runtime:
             log.warning("not everything is in reach yet", reason=str(error))
 
     def close(self) -> None:
-        """Let the connections to the control plane go; catalogs keep theirs."""
+        """Let every connection go."""
         self.controlplane.disconnect()
+        self.lakehouse.close()
 
 
 def build(settings: Settings, worker: str) -> Runtime:
@@ -127,6 +128,16 @@ class Runtimes:
             self._own.pid = os.getpid()
         runtime: Runtime = self._own.runtime
         return runtime
+
+    def prepare(self) -> None:
+        """In the parent, before it forks: refuse settings that would fail every job, and import what jobs need.
+
+        Raises SettingsError.
+        """
+        preload(catalog_connection(self.get().settings))
+        # A collection in a child writes to every object it visits, and so copies what was shared.
+        gc.collect()
+        gc.freeze()
 
     def discard(self) -> None:
         """Let this thread's runtime go, after something interrupted it at an unknown point."""

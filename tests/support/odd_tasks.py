@@ -20,8 +20,8 @@ OUTCOMES: dict[str, Outcome] = {
     "ignored": Ignored("nothing is due"),
     "busy": Busy(5, "the lock is held"),
     "wait": Wait(15, "warehouse lake is away"),
-    "retry": Retry(10, "the answer was unclear"),
-    "park": Park(ParkCode.NAME_TAKEN, "another table stands there", "reroot show"),
+    "retry": Retry(10, "no answer from http://u:hunter2@host"),
+    "park": Park(ParkCode.REFUSED, "http://u:hunter2@host said no", "reroot show"),
 }
 
 

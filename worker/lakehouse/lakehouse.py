@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections import OrderedDict
 from dataclasses import dataclass
+from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 from worker.lakehouse.connection import CatalogConnection, CatalogType
@@ -26,6 +27,17 @@ _KEPT: Final = 64
 def open_lakehouse(connection: CatalogConnection) -> OpenLakehouse:
     """The lakehouse that a connection leads to. Nothing is asked and nothing opened before a catalog is used."""
     return OpenLakehouse(connection)
+
+
+def preload(connection: CatalogConnection) -> None:
+    """Import what every process of a worker will need, before they are forked: so it lies in memory once.
+
+    Modules only. Nothing is opened, and no thread pool of pyarrow's is started.
+    """
+    adapters = {CatalogType.SQL: ("sql",), CatalogType.REST: ("rest", "rest_wire")}
+    for name in adapters[connection.type]:
+        import_module(f"worker.lakehouse.{name}")
+    import_module("pyarrow.parquet")
 
 
 class OpenLakehouse(Lakehouse):
