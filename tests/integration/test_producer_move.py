@@ -321,7 +321,7 @@ def asks_the_ledger(control_plane: ControlPlaneFixture) -> bool:
     return bool(
         control_plane.execute(
             "SELECT 1 FROM pg_stat_activity WHERE datname = current_database()"
-            " AND application_name = 'reroot-producer' AND query LIKE 'SELECT dataset_id, state%'"
+            " AND application_name = 'reroot-producer' AND starts_with(query, 'SELECT dataset_id, state')"
         )
     )
 
@@ -329,7 +329,7 @@ def asks_the_ledger(control_plane: ControlPlaneFixture) -> bool:
 def test_ctrl_c_leaves_the_jobs_and_says_how_to_come_back(place: Place, operator: Operator) -> None:
     dataset = place.dataset(None)
     ledger.worker_alive(place.control_plane)
-    with operator.starts("move", "--all", "--wait") as process:
+    with operator.started("move", "--all", "--wait") as process:
         wait_until(lambda: states(place.control_plane) == {dataset: "queued"}, seconds=30, what="it is ordered")
         wait_until(lambda: asks_the_ledger(place.control_plane), seconds=30, what="it waits")
         process.send_signal(signal.SIGINT)

@@ -13,16 +13,25 @@ import os
 import subprocess
 import sys
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 from unittest import mock
 
 from producer.cli import run
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
 NOWHERE = "redis://127.0.0.1:1/0"
 """A broker that refuses: nothing listens on port 1."""
+
+
+# A shell that starts something in the background lets it ignore Ctrl-C, and children inherit that; a terminal does not.
+_PROGRAM: Final = """
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)
+from producer.cli import main
+main()
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,18 +76,23 @@ class Operator:
             code = run(arguments)
         return Ended(code, out.getvalue(), err.getvalue())
 
-    def starts(self, *arguments: str) -> subprocess.Popen[str]:
-        """Run the command in a process of its own."""
-        return subprocess.Popen(
-            [sys.executable, "-c", "from producer.cli import main; main()", *arguments],
+    @contextlib.contextmanager
+    def started(self, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+        """The command in a process of its own, which does not outlive the context."""
+        with subprocess.Popen(
+            [sys.executable, "-c", _PROGRAM, *arguments],
             env=dict(self.environment()),
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-        )
+        ) as process:
+            try:
+                yield process
+            finally:
+                process.kill()
 
     def runs(self, *arguments: str) -> Ended:
         """Run it in a process of its own, to its end."""
-        with self.starts(*arguments) as process:
+        with self.started(*arguments) as process:
             out, err = process.communicate(timeout=60)
         return Ended(process.returncode, out, err)
