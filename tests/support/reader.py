@@ -37,6 +37,8 @@ def main() -> None:
     )
     reads, violations = 0, []
     with psycopg.connect(where["database"], autocommit=True) as connection:
+        sys.stdout.write("ready\n")
+        sys.stdout.flush()
         while not select.select([sys.stdin], [], [], 0)[0]:
             for dataset, identifier, table_uuid in connection.execute(_RESOLVE).fetchall():
                 found = _read(catalog, identifier)
@@ -46,6 +48,7 @@ def main() -> None:
                 row = connection.execute(_AGAIN, (dataset,)).fetchone()
                 if row is not None and row[0] == identifier:
                     violations.append([dataset, identifier, found])
+    json.dump({"reads": reads, "violations": violations}, sys.stdout)
 
 
 def _read(catalog: Catalog, identifier: str) -> Any:
