@@ -59,9 +59,6 @@ def run(arguments: Sequence[str]) -> int:
     debug = "--debug" in arguments
     try:
         ended = app([each for each in arguments if each != "--debug"], prog_name="reroot", standalone_mode=False)
-    except BrokenPipeError:
-        sys.stderr.close()  # nobody listens; the interpreter must not complain about it at its end
-        return LEFT
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - the one place where every error becomes a line
         if debug:
             traceback.print_exception(error)
