@@ -43,13 +43,17 @@ def write_ledger(connection: Connection, verdicts: Iterable[Judged]) -> int:
     return sum(enqueue(connection, chunk) for chunk in _chunks(rows))
 
 
-def ring(connection: Connection, doorbell: Doorbell, window: Window) -> int:
+def ring(connection: Connection, doorbell: Doorbell, window: Window | None) -> int:
     """Publish what is due up to the window and wake the sweepers for the rest; how many messages were sent.
 
-    Raises BrokerAwayError (the sweepers will publish) and ControlPlaneError.
+    Without a window the sweepers publish all of it. Raises BrokerAwayError (they will publish) and ControlPlaneError.
     """
-    wake(connection)
-    return top_up(connection, Queue.MOVES, doorbell, window=window.messages, republish_after=window.republish_after)
+    try:
+        if window is None:
+            return 0
+        return top_up(connection, Queue.MOVES, doorbell, window=window.messages, republish_after=window.republish_after)
+    finally:
+        wake(connection)
 
 
 def _chunks(rows: Iterator[PlannedRow]) -> Iterator[list[PlannedRow]]:

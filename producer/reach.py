@@ -13,6 +13,7 @@ from producer.ends import OUT_OF_REACH, CommandError
 from producer.publish import Window, ring
 from worker.app import CeleryDoorbell
 from worker.controlplane.connection import connect
+from worker.controlplane.election import elected
 from worker.controlplane.planning import OWN_WAREHOUSE
 from worker.doorbell import BrokerAwayError
 
@@ -36,11 +37,14 @@ def warehouse_of(settings: Settings) -> str:
 
 
 def publish(settings: Settings, connection: Connection) -> int:
-    """Publish what is due; how many messages were sent. Raises CommandError where the broker is away."""
+    """Publish what is due, unless a sweeper does so at this moment; how many messages were sent.
+
+    Two at once would each fill the queue's window. Raises CommandError where the broker is away.
+    """
     window = Window(settings.queue_window, settings.republish_after_seconds)
-    with CeleryDoorbell(settings.broker()) as doorbell:
+    with controlplane(settings) as second, elected(second) as won, CeleryDoorbell(settings.broker()) as doorbell:
         try:
-            return ring(connection, doorbell, window)
+            return ring(connection, doorbell, window if won else None)
         except BrokerAwayError as error:
             raise CommandError(
                 f"the broker cannot be reached: {error}; the ledger has the jobs, the workers' sweepers will publish",

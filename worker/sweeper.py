@@ -48,12 +48,14 @@ class Round:
 
     sent: int = 0
     due_in: float | None = None
+    lost: bool = False
+    """Somebody else was publishing, who may have missed what this round was called for."""
 
 
 def pause(interval: float, last: Round) -> float:
     """Seconds until the next round: the interval, or less where something is due or still flows."""
     wanted = [interval]
-    if last.sent:
+    if last.sent or last.lost:
         wanted.append(HURRY)
     if last.due_in is not None:
         wanted.append(last.due_in)
@@ -79,7 +81,7 @@ class Sweeper:
             note_alive(working, self.worker, self.queues, self.concurrency)
             with elected(listening) as won:
                 sent = self._top_up(working) if won else 0
-            return Round(sent, seconds_until_due(working))
+            return Round(sent, seconds_until_due(working), lost=not won)
         except ControlPlaneError as error:
             log.warning("the control plane failed the round", reason=str(error))
             self.close()

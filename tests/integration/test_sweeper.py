@@ -77,7 +77,8 @@ def test_who_loses_the_election_publishes_nothing_and_is_alive(
     planned(control_plane, 3)
     with psycopg.connect(database) as winner:
         winner.execute("SELECT pg_advisory_xact_lock(%s, %s)", (CLASS, SWEEP))
-        assert sweeper.round().sent == 0
+        assert sweeper.round() == Round(lost=True)
+        assert pause(15, Round(lost=True)) == 2
         assert control_plane.execute("SELECT count(*) FROM reroot.workers") == [(1,)]
     assert sweeper.round().sent == 3
 
