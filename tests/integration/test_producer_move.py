@@ -11,10 +11,11 @@ import pytest
 import redis
 
 from demo.processes import wait_until
+from producer import publish
 from tests.support import ledger
 from tests.support.operator import NOWHERE, Operator
 from tests.support.place import Place
-from worker.controlplane.connection import connect
+from worker.controlplane.connection import Connection, ControlPlaneAwayError, connect
 from worker.controlplane.enqueue import PlannedRow, enqueue
 from worker.moves.machine import LEGAL, State
 
@@ -216,6 +217,28 @@ def test_two_who_order_the_same_at_once_order_it_once(place: Place, database: st
         planned = list(pool.map(order, [rows, rows[::-1], rows, rows[::-1]]))
     assert sum(planned) == len(names)
     assert place.control_plane.execute("SELECT count(*) FROM reroot.move_events") == [(len(names),)]
+
+
+def test_what_was_written_before_a_failure_stays_and_the_next_call_goes_on(
+    place: Place, operator: Operator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    datasets = place.datasets(5)
+    monkeypatch.setattr(publish, "CHUNK", 2)
+    written = iter([enqueue, enqueue])
+
+    def fails_the_third_time(connection: Connection, rows: list[PlannedRow]) -> int:
+        write = next(written, None)
+        if write is None:
+            raise ControlPlaneAwayError("cut off")
+        return write(connection, rows)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(publish, "enqueue", fails_the_third_time)
+        ended = operator.types("move", "--all")
+    assert (ended.code, ended.one_line) == (3, "reroot: Postgres cannot be reached: cut off (REROOT_DATABASE_URL)")
+    assert set(states(place.control_plane)) == set(datasets[:4])
+    assert "1 move ordered." in operator.types("move", "--all").out
+    assert set(states(place.control_plane)) == set(datasets)
 
 
 def test_at_most_a_window_of_messages_is_published(place: Place, database: str, valkey: str) -> None:
