@@ -13,7 +13,7 @@ import typer
 
 from producer import plan_output, reach, scope
 from producer.canary import CANARY, Figures, figures, show_canary
-from producer.ends import LEFT, USAGE, CommandError
+from producer.ends import LEFT, START_WORKER, USAGE, CommandError
 from producer.plan import ADVICE, IN_PROGRESS, Excluded, Judged, Planned, Reason, judged
 from producer.publish import write_ledger
 from producer.screen import Screen, count
@@ -144,7 +144,7 @@ def _publish(settings: Settings, connection: Connection, screen: Screen) -> None
     reach.publish(settings, connection)
     if workers.alive(connection, Queue.MOVES) == 0:
         screen.warn("No worker listens on queue moves: nothing moves until one starts")
-        screen.warn("  celery -A worker.app worker -Q moves")
+        screen.warn(f"  {START_WORKER}")
 
 
 def _end(selection: Selection, before: dict[str, Figures | None], connection: Connection, screen: Screen) -> None:

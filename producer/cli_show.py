@@ -16,10 +16,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from producer import reach, scope
+from producer.ends import START_WORKER
 from producer.plan import ADVICE, Excluded, Judged, Planned, classify
 from producer.screen import Screen, age
-from worker.controlplane import history
-from worker.moves.machine import Direction, State
+from worker.controlplane import history, workers
+from worker.messages import Queue
+from worker.moves.machine import WORKABLE, Direction, State
 from worker.settings import load_settings
 
 if TYPE_CHECKING:
@@ -42,6 +44,8 @@ class Story:
     log: history.LogFigures | None
     open_entries: Sequence[history.OpenEntry]
     events: Sequence[history.Event]
+    workers: int
+    """Workers alive on the queue."""
 
 
 def show(dataset: Dataset, *, as_json: scope.AsJson = False) -> None:
@@ -68,6 +72,7 @@ def _story(connection: Connection, settings: Settings, dataset: str) -> Story:
         log=history.last_log_row(connection, dataset_id),
         open_entries=history.open_entries(connection, dataset_id),
         events=history.events(connection, dataset_id),
+        workers=workers.alive(connection, Queue.MOVES),
     )
 
 
@@ -82,6 +87,8 @@ def next_step(story: Story) -> str:
         return row.park_remedy or f"mend the cause, then reroot retry {row.dataset_id}"
     if row.running:
         return f"nothing: {row.worker or 'a worker'} is at it"
+    if row.state in WORKABLE and not story.workers:
+        return f"start a worker, none is alive: {START_WORKER}"
     if row.state is State.QUEUED:
         return "nothing: it is due" if row.due_in <= 0 else f"nothing: it is tried again in {age(row.due_in)}"
     if row.state is State.FLIPPED:

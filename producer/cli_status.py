@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from producer import reach, scope
+from producer.ends import START_WORKER
 from producer.screen import Screen, age, count
 from worker.controlplane import reporting
 from worker.settings import load_settings
@@ -86,6 +87,7 @@ def _show_work(now: Status, screen: Screen) -> None:
         screen.line(f"workers    {count(len(now.workers), 'alive', 'alive')}, {count(slots, 'process', 'processes')}")
     else:
         screen.line("workers    none alive: nothing moves until one starts")
+        screen.line(f"           {START_WORKER}")
     screen.line(f"jobs       {now.running:,} running, {now.due:,} due, {now.in_grace:,} in their grace")
     rate = now.rate
     screen.line(f"rate       {rate.flipped:,} flipped and {rate.done:,} done in the last {age(rate.seconds)}")

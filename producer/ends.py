@@ -18,6 +18,10 @@ OUT_OF_REACH: Final = 3
 """Postgres, the broker or the catalog cannot be reached."""
 
 
+START_WORKER: Final = "celery -A worker.app worker -Q moves"
+"""What helps where nobody listens."""
+
+
 class CommandError(Exception):
     """A command's end in one line that says what is wrong and what to do."""
 

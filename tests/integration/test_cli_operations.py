@@ -197,6 +197,8 @@ def test_the_shape_of_show_json(place: Place, operator: Operator) -> None:
     dataset = place.dataset(None)
     operator.types("move", "--all")
     ledger.flip(place.control_plane, dataset)
+    assert operator.types("show", dataset, "--json").json()["next"].startswith("start a worker, none is alive")
+    ledger.worker_alive(place.control_plane)
     document = operator.types("show", dataset, "--json").json()
     name = "ds_" + dataset.replace("-", "")
     assert (document["dataset_id"], document["state"], document["direction"], document["reason"]) == (
