@@ -24,7 +24,7 @@ _DAY: Final = 86_400
 
 
 class Screen:
-    """Standard output and standard error. ``colours`` False: none, whatever the terminal can do."""
+    """Standard output and standard error, each as wide as its terminal, or 80 columns where there is none."""
 
     def __init__(self) -> None:
         # No markup, emoji or highlighting: a dataset's name is shown as it is, brackets and colons included.

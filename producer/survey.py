@@ -8,15 +8,12 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from producer.plan import Excluded, Judged, Planned, Reason
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-
-EXAMPLES: Final = 3
-"""How many datasets are named for each reason."""
 
 
 @dataclass(slots=True)
@@ -39,7 +36,6 @@ class Survey:
     """By workspace and target namespace, in the order of the plan."""
     first: list[Planned] = field(default_factory=list)
     excluded: Counter[Reason] = field(default_factory=Counter)
-    examples: dict[Reason, list[Excluded]] = field(default_factory=dict)
 
     def over(self, verdicts: Iterable[Judged]) -> Iterator[Judged]:
         """Pass the verdicts on, counted."""
@@ -51,9 +47,6 @@ class Survey:
         """Count one."""
         if isinstance(verdict, Excluded):
             self.excluded[verdict.reason] += 1
-            examples = self.examples.setdefault(verdict.reason, [])
-            if len(examples) < EXAMPLES:
-                examples.append(verdict)
             return
         self.planned += 1
         self.log_rows += verdict.log_rows
