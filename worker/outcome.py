@@ -72,6 +72,8 @@ class Retry:
     after: float
     why: str
     code: ParkCode = ParkCode.EXHAUSTED
+    urgent: bool = False
+    """A rename may have happened and the column does not say so yet: never parked, tried again at once."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,7 @@ from worker.lakehouse.connection import CatalogType
 from worker.lakehouse.lakehouse import open_lakehouse
 from worker.moves.attempt import Mover
 from worker.moves.policy import Policy
+from worker.moves.ports import Strategy
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -38,7 +39,6 @@ __all__ = ["rest_server"]
 pytestmark = pytest.mark.timeout(600)
 
 WAREHOUSE = "w"
-POLICY = Policy(jitter=lambda: 0.5)
 
 
 @dataclass(frozen=True)
@@ -48,6 +48,7 @@ class Scene:
     database: str
     connection: CatalogConnection
     folder: Path
+    strategy: Strategy
 
     def pyiceberg(self) -> Any:
         """The catalog of writers and of the closing look."""
@@ -67,7 +68,8 @@ class Scene:
             self.database, worker="crash", warehouse_for=lambda _: WAREHOUSE, attempt_seconds=60
         )
         lakehouse = open_lakehouse(self.connection)
-        Mover(Watched(plane, "ledger", points), Watched(lakehouse, "lakehouse", points), POLICY).attempt(dataset)
+        policy = Policy(strategy=self.strategy, jitter=lambda: 0.5)
+        Mover(Watched(plane, "ledger", points), Watched(lakehouse, "lakehouse", points), policy).attempt(dataset)
         return points.calls
 
 
@@ -95,12 +97,14 @@ class Reader:
         return seen
 
 
-@pytest.fixture(params=["sql", "rest"])
+@pytest.fixture(params=["sql-register", "rest-register", "rest-rename"])
 def scene(request: pytest.FixtureRequest, database: str, tmp_path: Path) -> Scene:
-    if request.param == "sql":
-        return Scene(database, sql_connection(database, tmp_path / "warehouse"), tmp_path / "warehouse")
+    catalog, strategy = request.param.split("-")
+    if catalog == "sql":
+        connection = sql_connection(database, tmp_path / "warehouse")
+        return Scene(database, connection, tmp_path / "warehouse", Strategy(strategy))
     server = request.getfixturevalue("rest_server")
-    return Scene(database, server.connection(), server.warehouse)
+    return Scene(database, server.connection(), server.warehouse, Strategy(strategy))
 
 
 @dataclass(frozen=True)
@@ -227,13 +231,14 @@ def wrong_with(
 
 
 def calls_of_a_clean_move(scene: Scene, plane: ControlPlaneFixture) -> list[list[str]]:
-    """The calls of the two attempts that a move takes: place, retire."""
+    """The calls of the attempts that a move takes: place and retire, or a rename alone."""
     [dataset] = prepare(scene, plane, 1)
-    placed = in_child(lambda: scene.attempt(dataset)).result
-    let_time_pass(plane)
-    retired = in_child(lambda: scene.attempt(dataset)).result
-    assert plane.execute("SELECT state FROM reroot.moves WHERE dataset_id = %s", (dataset,)) == [("done",)]
-    return [placed, retired]
+    attempts = []
+    while plane.execute("SELECT state FROM reroot.moves WHERE dataset_id = %s", (dataset,)) != [("done",)]:
+        attempts.append(in_child(lambda: scene.attempt(dataset)).result)
+        let_time_pass(plane)
+    assert len(attempts) == (1 if scene.strategy is Strategy.RENAME else 2)
+    return attempts
 
 
 def crash_points(scene: Scene, plane: ControlPlaneFixture) -> list[Crash]:
@@ -261,6 +266,8 @@ def test_every_crash_point_ends_done(scene: Scene, control_plane: ControlPlaneFi
     reader = Reader(scene)
 
     killed = [in_child(lambda c=crash: scene.attempt(c.dataset, c.points)).signal for crash in crashes]
+    if scene.strategy is Strategy.RENAME:
+        run_on(scene, control_plane, datasets)  # a writer, too, misses a table whose rename is not settled yet
     in_child(lambda: write(scene, datasets))
     run_on(scene, control_plane, datasets)
 
@@ -273,5 +280,6 @@ def test_every_crash_point_ends_done(scene: Scene, control_plane: ControlPlaneFi
     ]
     assert violations == []
     assert killed == [signal.SIGKILL] * len(crashes)
-    assert seen["violations"] == []
+    if scene.strategy is Strategy.REGISTER:
+        assert seen["violations"] == []  # by rename a reader may miss, between the catalog's answer and our commit
     assert seen["reads"] > len(crashes)

@@ -69,6 +69,7 @@ class CatalogDouble(Catalog):
     names: dict[TableIdentifier, str] = field(default_factory=dict)
     """Metadata location by name: the whole state of a catalog."""
     namespaces: set[tuple[str, ...]] = field(default_factory=set)
+    views: set[TableIdentifier] = field(default_factory=set)
     files: dict[str, SimulatedFile] = field(default_factory=dict)
     """Metadata files of simulated tables, by location."""
     broken: set[str] = field(default_factory=set)
@@ -158,6 +159,10 @@ class CatalogDouble(Catalog):
         with self._call("namespace_exists", namespace):
             return namespace in self.namespaces
 
+    def view_exists(self, identifier: TableIdentifier) -> bool:
+        with self._call("view_exists", identifier):
+            return identifier in self.views
+
     def list_tables(self, namespace: tuple[str, ...]) -> Iterator[TableIdentifier]:
         with self._call("list_tables", namespace):
             self._need_namespace(namespace)
@@ -231,7 +236,7 @@ class CatalogDouble(Catalog):
             raise CatalogError(ErrorCode.TABLE_MISSING, ErrorKind.PERMANENT, f"there is no table {identifier}")
 
     def _need_free(self, identifier: TableIdentifier) -> None:
-        if identifier in self.names:
+        if identifier in self.names or identifier in self.views:
             raise CatalogError(ErrorCode.ALREADY_EXISTS, ErrorKind.PERMANENT, f"{identifier} already exists")
 
     def _need_namespace(self, namespace: tuple[str, ...]) -> None:

@@ -169,6 +169,13 @@ class Stage:
         }
 
     @contextmanager
+    def transaction(self) -> Iterator[psycopg.Connection]:
+        """Another program's transaction; it ends without a trace."""
+        with psycopg.connect(self.url) as connection:
+            yield connection
+            connection.rollback()
+
+    @contextmanager
     def writing(self, subject: Subject) -> Iterator[psycopg.Connection]:
         """A program of the control plane that holds the dataset's lock, in a transaction of its own."""
         with psycopg.connect(self.url) as connection:
@@ -179,16 +186,17 @@ class Stage:
     def when(self, method: str, action: Callable[[], object], *, nth: int = 1, after: bool = False) -> Iterator[None]:
         """Run ``action`` once, just before (or after) the n-th call of ``method`` takes effect."""
         seen = 0
+        catalog = self.catalog
+        kept = catalog.before, catalog.after
 
         def hook(call: Call) -> None:
             nonlocal seen
+            kept[after](call)
             if call.method == method:
                 seen += 1
                 if seen == nth:
                     action()
 
-        catalog = self.catalog
-        kept = catalog.before, catalog.after
         if after:
             catalog.after = hook
         else:

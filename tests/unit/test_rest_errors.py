@@ -56,6 +56,7 @@ TABLE = [
     (Call.LOAD, error_reply(404, "NoSuchTableException"), E.TABLE_MISSING, P, 1),
     (Call.LOAD, error_reply(404, "NoSuchNamespaceException"), E.TABLE_MISSING, P, 1),
     (Call.DROP, error_reply(404, "NoSuchTableException"), E.TABLE_MISSING, P, 1),
+    (Call.LOAD, error_reply(404, "NoSuchViewException"), E.TABLE_MISSING, P, 1),
     (Call.DROP, error_reply(404, "NoSuchNamespaceException"), E.TABLE_MISSING, P, 1),
     (Call.RENAME, error_reply(404, "NoSuchTableException"), E.TABLE_MISSING, P, 1),
     (Call.RENAME, error_reply(404, "NoSuchNamespaceException"), E.NAMESPACE_MISSING, P, 1),

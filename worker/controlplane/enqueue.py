@@ -63,7 +63,7 @@ WITH planned AS (
     SET state = 'queued', direction = 'out', claim = m.claim + 1, attempts = 0, busy_count = 0, busy_since = NULL,
         source_identifier = b.source_identifier, table_name = b.table_name, target_namespace = b.target_namespace,
         table_uuid = NULL, old_location = NULL, old_sequence_number = NULL, snapshot_id = NULL, row_count = NULL,
-        flipped_at = NULL, done_at = NULL, planned_at = now(), not_before = now(), published_at = NULL,
+        flipped_at = NULL, done_at = NULL, given_up = NULL, planned_at = now(), not_before = now(), published_at = NULL,
         attempt_started_at = NULL, worker = NULL, waiting_for = NULL, updated_at = now()
     FROM pg_temp.reroot_batch b
     WHERE m.dataset_id = b.dataset_id AND m.state = 'done' AND m.direction = 'back' AND m.claim = b.claim

@@ -17,7 +17,7 @@ from worker.controlplane.connection import Connection, ControlPlaneAwayError, co
 from worker.controlplane.lock import PostgresLock, hold
 from worker.identifiers import LEGACY_NAMESPACE
 from worker.moves.machine import Direction, State
-from worker.moves.ports import Action, Claimed, Closed, Dataset, Entry, Move, Pointer
+from worker.moves.ports import Action, Claimed, Closed, Dataset, Entry, Move, Pointer, Strategy
 from worker.outcome import ParkCode
 
 if TYPE_CHECKING:
@@ -25,13 +25,14 @@ if TYPE_CHECKING:
 
 _MOVE: Final = """
     m.dataset_id, m.workspace_id, m.state, m.direction, m.claim, m.attempts, m.busy_count, m.table_name,
-    m.source_identifier, m.target_namespace, m.table_uuid, m.old_location, m.old_sequence_number,
+    m.source_identifier, m.target_namespace, m.table_uuid, m.old_location, m.old_sequence_number, m.given_up,
+    extract(epoch FROM clock_timestamp() - m.resolver_changed_at)::float8,
     m.not_before <= now() OR EXISTS (
         SELECT FROM reroot.pointers o
         WHERE o.dataset_id = m.dataset_id AND o.closed_at IS NULL AND o.action IN ('rename', 'withdraw')),
     m.attempt_started_at IS NOT NULL
 """
-_MOVE_COLUMNS: Final = 15
+_MOVE_COLUMNS: Final = 17
 
 _PEEK: Final = f"SELECT {_MOVE} FROM reroot.moves m WHERE m.dataset_id = %s"
 
@@ -46,14 +47,14 @@ WITH m AS (
 SELECT {move},
        d.id IS NOT NULL, d.workspace_id::text, d.iceberg_namespace, d.schema_id IS NOT NULL, c.workspace_id::text,
        c.slug, s.slug, coalesce(t.warehouse, %(warehouse)s), l.snapshot_id,
-       extract(epoch FROM w.down_until - clock_timestamp())::float8,
+       extract(epoch FROM w.down_until - clock_timestamp())::float8, w.strategy, coalesce(w.set_by_operator, false),
        {entries}
 FROM m
 LEFT JOIN datasets d ON d.id = %(dataset)s::{dataset_type}
 LEFT JOIN schemas s ON s.id = d.schema_id
 LEFT JOIN catalogs c ON c.id = s.catalog_id
 LEFT JOIN reroot.tenants t ON t.workspace_id = m.workspace_id
-LEFT JOIN reroot.warehouses w ON w.warehouse = coalesce(t.warehouse, %(warehouse)s) AND w.down_until IS NOT NULL
+LEFT JOIN reroot.warehouses w ON w.warehouse = coalesce(t.warehouse, %(warehouse)s)
 LEFT JOIN LATERAL (
     SELECT snapshot_id FROM iceberg_sync_log
     WHERE dataset_id = %(dataset)s::{log_type} AND status = 'succeeded'
@@ -82,6 +83,19 @@ SET down_since = coalesce(w.down_since, excluded.down_since), down_until = exclu
 _BACK: Final = """
 UPDATE reroot.warehouses SET down_since = NULL, down_until = NULL, down_reason = NULL, updated_at = now()
 WHERE warehouse = %s
+"""
+
+_REFUSED: Final = """
+INSERT INTO reroot.warehouses AS w (warehouse, refused) VALUES (%(warehouse)s, ARRAY[%(dataset)s])
+ON CONFLICT (warehouse) DO UPDATE
+SET refused = CASE WHEN %(dataset)s = ANY (w.refused) THEN w.refused ELSE w.refused || %(dataset)s::text END
+RETURNING cardinality(refused)
+"""
+
+_STRATEGY: Final = """
+INSERT INTO reroot.warehouses AS w (warehouse, strategy, reason) VALUES (%(warehouse)s, %(strategy)s, %(reason)s)
+ON CONFLICT (warehouse) DO UPDATE SET strategy = excluded.strategy, reason = excluded.reason, updated_at = now()
+WHERE NOT w.set_by_operator AND w.strategy IS DISTINCT FROM excluded.strategy
 """
 
 _PROBE: Final = """
@@ -170,10 +184,11 @@ class PostgresControlPlane:
         if row is None:
             return None
         claimed = _move(row)
-        down_for, open_entries = row[_MOVE_COLUMNS + 9], row[_MOVE_COLUMNS + 10]
+        down_for, strategy, strategy_set, open_entries = row[_MOVE_COLUMNS + 9 :]
         dataset = _dataset(row[_MOVE_COLUMNS:], claimed.workspace_id)
         away_for, probing = self._may_ask(dataset.warehouse, down_for)
-        return Claimed(claimed, dataset, journal.entries(open_entries), away_for, probing)
+        known = None if strategy is None else Strategy(strategy)
+        return Claimed(claimed, dataset, journal.entries(open_entries), away_for, probing, known, strategy_set)
 
     def journal(self, claimed: Claimed, action: Action, pointer: Pointer) -> Entry:
         """Committed when this returns."""
@@ -190,6 +205,15 @@ class PostgresControlPlane:
         query = sql.SQL(_NAMESPACE).format(dataset_type=self._type("datasets"))
         row = self._one(query, (claimed.move.dataset_id,))
         return None if row is None else row[0] or LEGACY_NAMESPACE
+
+    def note_refusal(self, claimed: Claimed) -> int:
+        """The datasets of the warehouse that saw it, this one included."""
+        row = self._one(_REFUSED, {"warehouse": claimed.dataset.warehouse, "dataset": claimed.move.dataset_id})
+        return int(row[0])
+
+    def note_strategy(self, warehouse: str, strategy: Strategy, reason: str) -> None:
+        """Nothing changes where an operator has spoken."""
+        self._execute(_STRATEGY, {"warehouse": warehouse, "strategy": strategy.value, "reason": reason})
 
     def warehouse_away(self, warehouse: str, after: float, why: str) -> None:
         """Every job of the warehouse waits until then, and one of them asks again."""
@@ -246,7 +270,8 @@ class PostgresControlPlane:
 def _move(row: Any) -> Move:
     (
         dataset_id, workspace_id, state, direction, claim, attempts, busy_count, table_name,
-        source_identifier, target_namespace, table_uuid, old_location, old_sequence_number, due, running,
+        source_identifier, target_namespace, table_uuid, old_location, old_sequence_number, given_up, changed_ago,
+        due, running,
     ) = row[:_MOVE_COLUMNS]  # fmt: skip
     return Move(
         dataset_id=dataset_id,
@@ -262,6 +287,8 @@ def _move(row: Any) -> Move:
         table_uuid=table_uuid,
         old_location=old_location,
         old_sequence_number=old_sequence_number,
+        given_up=given_up,
+        target_named_ago=changed_ago,
         due=due,
         running=running,
     )

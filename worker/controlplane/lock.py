@@ -51,12 +51,19 @@ _ROWS: Final = (
 """Taken without waiting: a writer that holds its log row and waits for our lock must not die of a deadlock."""
 
 _COLUMN: Final = (
-    "UPDATE datasets SET iceberg_namespace = %(namespace)s"
-    " WHERE id = %(dataset)s::{dataset_type} AND iceberg_namespace IS NULL"
+    "UPDATE datasets SET iceberg_namespace = %(after)s"
+    " WHERE id = %(dataset)s::{dataset_type} AND iceberg_namespace IS NOT DISTINCT FROM %(before)s"
 )
+"""Out: only where it is NULL. Back: only where it is our place."""
 _COLUMN_HELD: Final = (
-    "SELECT 1 FROM datasets WHERE id = %(dataset)s::{dataset_type} AND iceberg_namespace = %(namespace)s"
+    "SELECT 1 FROM datasets"
+    " WHERE id = %(dataset)s::{dataset_type} AND iceberg_namespace IS NOT DISTINCT FROM %(before)s"
 )
+_CLAIM_HELD: Final = (
+    "SELECT 1 FROM reroot.moves"
+    " WHERE dataset_id = %(dataset)s AND state = %(from)s AND claim = %(claim)s FOR UPDATE NOWAIT"
+)
+_IDLE: Final = "SELECT set_config('idle_in_transaction_session_timeout', %(idle)s, true)"
 _LOG: Final = (
     "UPDATE iceberg_sync_log SET iceberg_table = %(new)s || substr(iceberg_table, length(%(old)s) + 1)"
     " WHERE dataset_id = %(dataset)s::{log_type} AND status = 'succeeded' AND starts_with(iceberg_table, %(old)s)"
@@ -67,10 +74,12 @@ _ENDED: Final = (
     " WHERE dataset_id = %(dataset)s AND state = %(from)s AND claim = %(claim)s"
 )
 _FLIPPED: Final = (
-    "UPDATE reroot.moves SET state = 'flipped', attempts = 0, busy_count = 0, busy_since = NULL, waiting_for = NULL,"
-    " target_namespace = %(namespace)s, table_uuid = %(uuid)s, old_location = %(location)s,"
+    "UPDATE reroot.moves SET state = %(to)s, attempts = 0, busy_count = 0, busy_since = NULL, waiting_for = NULL,"
+    " target_namespace = CASE direction WHEN 'out' THEN %(namespace)s ELSE target_namespace END,"
+    " table_uuid = %(uuid)s, old_location = %(location)s,"
     " old_sequence_number = %(sequence)s, snapshot_id = %(snapshot)s, row_count = %(rows)s,"
-    " flipped_at = clock_timestamp(), published_at = NULL,"
+    " flipped_at = clock_timestamp(), resolver_changed_at = clock_timestamp(), published_at = NULL,"
+    " done_at = CASE %(to)s WHEN 'done' THEN clock_timestamp() END,"
     " not_before = clock_timestamp() + make_interval(secs => %(grace)s)," + _ENDED
 )
 _DONE: Final = (
@@ -136,8 +145,10 @@ class PostgresLock:
 
     def flip(self, claimed: Claimed, flip: Flip) -> Written:
         """Column, log rows and ledger change together, or nothing does."""
-        values = self._values(claimed, State.QUEUED, flip.left, flip.namespace) | {
-            "namespace": flip.namespace,
+        letter = "b" if flip.state is State.FLIPPED else "c"
+        values = self._flip_values(claimed, flip) | {
+            "to": flip.state.value,
+            "namespace": ".".join(flip.live.namespace),
             "uuid": flip.table_uuid,
             "location": flip.old_location,
             "sequence": flip.old_sequence_number,
@@ -146,17 +157,40 @@ class PostgresLock:
             "grace": flip.grace_seconds,
             "entries": list(flip.entry_ids),
             "event": "flipped",
-            "letter": "b",
-            "detail": _detail(namespace=flip.namespace, location=flip.old_location, snapshot_id=flip.snapshot_id),
+            "letter": letter,
+            "detail": _detail(live=str(flip.live), location=flip.old_location, snapshot_id=flip.snapshot_id),
         }
-        column = _COLUMN_HELD if flip.adopt else _COLUMN
+        column = _COLUMN_HELD if flip.before == flip.after else _COLUMN
         return self._write(values, locks=_ROWS, column=column, others=(_LOG, _KEPT), ledger=_FLIPPED)
+
+    def reserve(self, claimed: Claimed, flip: Flip, *, idle_seconds: float) -> Written | None:
+        """The flip's rows, taken and checked, and a short leash for the connection."""
+        values = self._flip_values(claimed, flip) | {"idle": f"{int(idle_seconds * 1000)}ms"}
+        connection = self._connection
+        with _or_lost():
+            try:
+                with translated(), connection.pipeline():
+                    connection.execute("SAVEPOINT ready")
+                    for statement in _ROWS:
+                        self._run(statement, values)
+                    placed = self._run(_COLUMN_HELD, values)
+                    claim = self._run(_CLAIM_HELD, values)
+                    self._run(_IDLE, values)
+            except RowsBusyError:
+                connection.execute("ROLLBACK TO SAVEPOINT ready")
+                return Written.ROWS_BUSY
+            refused = _refusal(placed, claim)
+            if refused is not None:
+                connection.execute("ROLLBACK TO SAVEPOINT ready")
+            return refused
+
+    def _flip_values(self, claimed: Claimed, flip: Flip) -> dict[str, Any]:
+        values = self._values(claimed, State.QUEUED, flip.left, flip.live)
+        return values | {"before": flip.before, "after": flip.after}
 
     def finish(self, claimed: Claimed, live: TableIdentifier, left: TableIdentifier) -> Written:
         """``done``, and the log rows of late writers."""
-        namespace = ".".join(live.namespace)
-        values = self._values(claimed, State.FLIPPED, left, namespace) | {
-            "namespace": namespace,
+        values = self._values(claimed, State.FLIPPED, left, live) | {
             "event": "done",
             "letter": "d",
             "detail": _detail(withdrawn=str(left)),
@@ -184,13 +218,13 @@ class PostgresLock:
                 ledger = _LATER
         return self._write(values, locks=(), column=None, others=(), ledger=ledger) is Written.COMMITTED
 
-    def _values(self, claimed: Claimed, state: State, left: TableIdentifier, namespace: str) -> dict[str, Any]:
+    def _values(self, claimed: Claimed, state: State, left: TableIdentifier, live: TableIdentifier) -> dict[str, Any]:
         return {
             "dataset": claimed.move.dataset_id,
             "claim": claimed.move.claim,
             "from": state.value,
             "old": ".".join(left.namespace) + ".",
-            "new": namespace + ".",
+            "new": ".".join(live.namespace) + ".",
         }
 
     def _write(

@@ -132,6 +132,10 @@ class Catalog(Protocol):
         """Whether this client sees the namespace, by a GET of its own (a listing is never trusted for it)."""
         ...
 
+    def view_exists(self, identifier: TableIdentifier) -> bool:
+        """Whether a view holds the name; False where the catalog knows no views."""
+        ...
+
     def list_tables(self, namespace: tuple[str, ...]) -> Iterator[TableIdentifier]:
         """Every table of the namespace, through all pages."""
         ...

@@ -32,6 +32,7 @@ _PAGE_SIZE: Final = "1000"
 _SEPARATOR: Final = "%1F"
 _RENAME_ENDPOINT: Final = "POST /v1/{prefix}/tables/rename"
 _REGISTER_ENDPOINT: Final = "POST /v1/{prefix}/namespaces/{namespace}/register"
+_VIEW_ENDPOINT: Final = "GET /v1/{prefix}/namespaces/{namespace}/views/{view}"
 _NOT_FOR_STORAGE: Final = "py-io-impl"
 """A server may name the class that opens files; only this machine's own settings choose code."""
 
@@ -131,6 +132,20 @@ class RestCatalog(Catalog):
             self._send(Call.NAMESPACE, "GET", self._namespace(namespace), about=".".join(namespace))
         except CatalogError as error:
             if error.code is ErrorCode.NAMESPACE_MISSING:
+                return False
+            raise
+        return True
+
+    def view_exists(self, identifier: TableIdentifier) -> bool:
+        """GET the view, where the server says that it has views at all."""
+        endpoints = self._used().endpoints
+        if endpoints is None or _VIEW_ENDPOINT not in endpoints:
+            return False
+        where = f"{self._namespace(identifier.namespace)}/views/{quote(identifier.name, safe='')}"
+        try:
+            self._send(Call.VIEW, "GET", where, about=str(identifier))
+        except CatalogError as error:
+            if error.code in {ErrorCode.TABLE_MISSING, ErrorCode.NAMESPACE_MISSING}:
                 return False
             raise
         return True

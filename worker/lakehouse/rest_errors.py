@@ -41,6 +41,7 @@ class Call(StrEnum):
     CREATE_NAMESPACE = "create the namespace"
     NAMESPACE = "show the namespace"
     LIST = "list the tables"
+    VIEW = "show the view"
 
 
 CHANGES: Final = frozenset({Call.REGISTER, Call.RENAME, Call.DROP, Call.CREATE_NAMESPACE})
@@ -109,6 +110,8 @@ ROWS: Final = (
     Row(ErrorCode.FILE_MISSING, _PERMANENT, _of(400), _named("NotFound"), frozenset({Call.REGISTER})),
     # Every server; a load in a missing namespace is one or the other (reference server; Lakekeeper's drop).
     Row(ErrorCode.TABLE_MISSING, _PERMANENT, _of(404), _named("NoSuchTableException")),
+    # Specification; some servers give a view the type of a table.
+    Row(ErrorCode.TABLE_MISSING, _PERMANENT, _of(404), _named("NoSuchViewException")),
     Row(ErrorCode.TABLE_MISSING, _PERMANENT, _of(404), _named("NoSuchNamespaceException"), _OF_A_TABLE),
     Row(ErrorCode.NAMESPACE_MISSING, _PERMANENT, _of(404), _named("NoSuchNamespaceException")),
     # Lakekeeper: a warehouse that is inactive, unknown or hidden from this client; Gravitino: the same of a catalog.

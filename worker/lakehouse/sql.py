@@ -126,6 +126,10 @@ class SqlLakehouseCatalog(Catalog):
         with _translated(f"show the namespace {'.'.join(namespace)}"):
             return self._opened().namespace_exists(namespace)
 
+    def view_exists(self, identifier: TableIdentifier) -> bool:  # noqa: ARG002 - the port's signature
+        """An SQL catalog has no views."""
+        return False
+
     def list_tables(self, namespace: tuple[str, ...]) -> Iterator[TableIdentifier]:
         """Every row of the namespace."""
         with _translated(f"list the tables of {'.'.join(namespace)}"):

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 
 from worker.identifiers import LEGACY_NAMESPACE
 from worker.lakehouse.port import CatalogError, ErrorCode, Lakehouse, SoakError
-from worker.moves.job import Job, Namespaces, OutOfTimeError
+from worker.moves.job import Job, Memory, OutOfTimeError
 from worker.moves.machine import WORKABLE, State
 from worker.moves.place import place
 from worker.moves.ports import Action, ControlPlane, Lock, LockLostError, Move
+from worker.moves.renaming import settle
 from worker.moves.retire import retire
 from worker.moves.withdraw import resume
 from worker.outcome import Busy, Done, Ignored, Outcome, Park, ParkCode, Retry, Wait, backoff
@@ -34,7 +35,7 @@ class Mover:
     controlplane: ControlPlane
     lakehouse: Lakehouse
     policy: Policy
-    namespaces: Namespaces = field(default_factory=Namespaces)
+    memory: Memory = field(default_factory=Memory)
 
     def attempt(self, dataset_id: str) -> Outcome:
         """One attempt. Nothing is written for a message that has nothing to do.
@@ -70,7 +71,7 @@ class Mover:
                 self.controlplane,
                 self.lakehouse.catalog(warehouse),
                 self.policy,
-                self.namespaces,
+                self.memory,
                 self.policy.clock() + self.policy.deadline_seconds,
             )
             outcome = _limited(_run(job), job)
@@ -93,7 +94,11 @@ def _run(job: Job) -> Outcome:
 
 
 def _settled(job: Job) -> Outcome | None:
-    """Whatever an earlier attempt has in quarantine comes first, also when the attempts are used up."""
+    """An open rename, then whatever is in quarantine, come first, also when the attempts are used up."""
+    for entry in job.open(Action.RENAME):
+        ended = settle(job, entry)
+        if ended is not None:
+            return ended
     for entry in job.open(Action.WITHDRAW):
         ended = resume(job, entry)
         if ended is not None:
@@ -111,7 +116,7 @@ def _proceed(job: Job) -> Outcome:
 
 def _limited(outcome: Outcome, job: Job) -> Outcome:
     """A retry that would be one too many parks the job with the retry's own code."""
-    if isinstance(outcome, Retry) and job.move.attempts >= job.policy.max_attempts:
+    if isinstance(outcome, Retry) and not outcome.urgent and job.move.attempts >= job.policy.max_attempts:
         return Park(
             outcome.code, f"{outcome.why} ({job.move.attempts} attempts)", "mend the cause, then `reroot retry`"
         )

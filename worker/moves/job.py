@@ -16,7 +16,7 @@ from worker.moves.machine import Direction
 
 if TYPE_CHECKING:
     from worker.moves.policy import Policy
-    from worker.moves.ports import Action, Claimed, ControlPlane, Dataset, Entry, Lock, Move
+    from worker.moves.ports import Action, Claimed, ControlPlane, Dataset, Entry, Lock, Move, Strategy
 
 _ABSENT = frozenset({ErrorCode.TABLE_MISSING, ErrorCode.NAMESPACE_MISSING})
 
@@ -26,10 +26,13 @@ class OutOfTimeError(Exception):
 
 
 @dataclass(slots=True)
-class Namespaces:
-    """The namespaces that this process has made or seen, by warehouse: each is asked for once."""
+class Memory:
+    """What this process has found out, by warehouse, so that it is asked or written only once."""
 
-    known: set[tuple[str, tuple[str, ...]]] = field(default_factory=set)
+    namespaces: set[tuple[str, tuple[str, ...]]] = field(default_factory=set)
+    """Made or seen."""
+    strategies: set[str] = field(default_factory=set)
+    """Warehouses whose strategy was noted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +44,7 @@ class Job:
     controlplane: ControlPlane
     catalog: Catalog
     policy: Policy
-    namespaces: Namespaces
+    memory: Memory
     deadline: float
     """On the policy's clock."""
 
@@ -60,10 +63,35 @@ class Job:
         return TableIdentifier.within(namespace, self.move.table_name)
 
     @property
+    def strategy_given(self) -> bool:
+        """An operator or the settings say how tables are moved here; what was found out gives way to them."""
+        return self.claimed.strategy_set or self.policy.strategy is not None
+
+    @property
+    def strategy(self) -> Strategy | None:
+        """How tables are moved in this warehouse; None while nobody knows."""
+        if self.claimed.strategy_set:
+            return self.claimed.strategy
+        return self.policy.strategy or self.claimed.strategy
+
+    def note_once(self, strategy: Strategy, reason: str) -> None:
+        """Remember what this warehouse was seen to allow."""
+        warehouse = self.dataset.warehouse
+        if self.strategy is None and warehouse not in self.memory.strategies:
+            self.controlplane.note_strategy(warehouse, strategy, reason)
+            self.memory.strategies.add(warehouse)
+
+    @property
     def left(self) -> TableIdentifier:
         """The name that this direction leaves."""
         out = self.move.direction is Direction.OUT
         return self.named(self.move.source_namespace if out else self.move.target_namespace)
+
+    @property
+    def gone_to(self) -> TableIdentifier:
+        """The name that a flipped move of this direction has gone to."""
+        out = self.move.direction is Direction.OUT
+        return self.named(self.move.target_namespace if out else self.move.source_namespace)
 
     def live(self) -> TableIdentifier:
         """The name that the resolver gives at this instant. A dataset that is gone counts as never moved."""
@@ -104,7 +132,7 @@ class Job:
         for depth in range(1, len(namespace) + 1):
             level = namespace[:depth]
             key = (self.dataset.warehouse, level)
-            if key in self.namespaces.known:
+            if key in self.memory.namespaces:
                 continue
             try:
                 self.catalog.create_namespace(level)
@@ -112,7 +140,7 @@ class Job:
                 # A server may have made it and then failed, or may forbid making what is already there: ask.
                 if error.code is not ErrorCode.ALREADY_EXISTS and not self._sees(level, error):
                     raise
-            self.namespaces.known.add(key)
+            self.memory.namespaces.add(key)
 
     def _sees(self, namespace: tuple[str, ...], error: CatalogError) -> bool:
         if error.code in {ErrorCode.UNAVAILABLE, ErrorCode.THROTTLED, ErrorCode.UNAUTHORIZED}:
@@ -122,7 +150,7 @@ class Job:
     def forget_namespace(self, namespace: tuple[str, ...]) -> None:
         """Somebody dropped it: make it anew next time."""
         for depth in range(1, len(namespace) + 1):
-            self.namespaces.known.discard((self.dataset.warehouse, namespace[:depth]))
+            self.memory.namespaces.discard((self.dataset.warehouse, namespace[:depth]))
 
 
 def _doubt(identifier: TableIdentifier, why: str) -> Unclear:

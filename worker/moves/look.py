@@ -83,6 +83,10 @@ class Evidence:
     """Of the last succeeded log row."""
     registered: frozenset[str]
     """Metadata locations that open journal entries registered under the new name."""
+    given_up: str | None = None
+    """The metadata location that a person gave up, knowing what it alone holds."""
+    placed: bool = False
+    """The column names the new place already, by another hand. Where no uuid is known, that is somebody's word."""
 
 
 def relation(new: Table, old: Table, registered: frozenset[str]) -> Relation:
@@ -152,13 +156,19 @@ def _both(source: Table, target: Table, evidence: Evidence) -> Step | Park:
             return Step.GO_ON
         case Relation.BEHIND:
             return Step.REPLACE
+        case Relation.FORKED if evidence.given_up == target.metadata_location:
+            return Step.REPLACE
+        case Relation.FORKED if evidence.given_up == source.metadata_location:
+            return Step.GO_ON
         case Relation.FORKED:
             return diverged(source, target)
 
 
 def _only_new(target: Table, evidence: Evidence) -> Step | Park:
-    if target.uuid == evidence.table_uuid or (
-        evidence.last_snapshot_id is not None and evidence.last_snapshot_id in target.snapshot_ids
+    if (
+        target.uuid == evidence.table_uuid
+        or (evidence.last_snapshot_id is not None and evidence.last_snapshot_id in target.snapshot_ids)
+        or (evidence.placed and evidence.table_uuid is None)
     ):
         return Step.ADOPT
     return Park(
@@ -196,7 +206,7 @@ def diverged(left: Table, right: Table) -> Park:
         ParkCode.DIVERGED,
         f"{left.identifier} and {right.identifier} have diverged:"
         f" {_alone(left, right)} only in the first, {_alone(right, left)} only in the second",
-        "both pointers stay; decide which side to keep",
+        "`reroot resolve --keep old|new` shows what each side would lose; both pointers stay until then",
     )
 
 

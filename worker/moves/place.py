@@ -1,8 +1,9 @@
-"""Give a queued dataset its place: make the second pointer, prove it, look again, flip.
+"""Give a queued dataset its place: make the second name, prove it, look again, flip.
 
-Responsible for: the way from ``queued`` to ``flipped``. It is optimistic: a clean first attempt asks the catalog four
-times (old name, register, new name, old name again); everything else is decided by the look at both names.
-Must not know: how a pointer is withdrawn.
+Responsible for: the way from ``queued`` to ``flipped``, or to ``done`` where no second pointer is left. It is
+optimistic: a clean first attempt asks the catalog four times (old name, register, new name, old name again);
+everything else is decided by the look at both names.
+Must not know: how a pointer is withdrawn, how a table is renamed.
 """
 
 from __future__ import annotations
@@ -10,93 +11,74 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from worker.lakehouse.port import CatalogError, ErrorCode, ErrorKind, Table
+from worker.moves.flipping import flip, flip_of
+from worker.moves.goal import Goal, goal_of
 from worker.moves.look import NOT_LOOKED, Evidence, Gone, NotLooked, Sighting, Step, There, decide, refuse_difference
 from worker.moves.machine import State
-from worker.moves.ports import Action, Closed, Flip, Pointer, Written
+from worker.moves.ports import Action, Closed, Pointer, Strategy
+from worker.moves.renaming import rename
 from worker.moves.strays import withdraw_strays
 from worker.moves.withdraw import withdraw
-from worker.outcome import Busy, Done, Outcome, Park, ParkCode, Retry, backoff
+from worker.outcome import Outcome, Park, ParkCode, Retry, Wait, backoff
 
 if TYPE_CHECKING:
-    from worker.identifiers import TableIdentifier
     from worker.moves.job import Job
+
+_TURNS_A_WAREHOUSE = 2
+"""Datasets whose registration must be refused though the name is free: one odd table never turns a warehouse."""
 
 
 def place(job: Job) -> Outcome:
-    """One attempt at the way from ``queued`` to ``flipped``. Raises CatalogError, SoakError, LockLostError."""
-    dataset = job.dataset
-    if not dataset.exists:
-        return withdraw_strays(job, keep=job.left) or Park(
-            ParkCode.DATASET_DELETED, "the dataset was deleted before it was moved", "nothing is left to do for it"
-        )
-    if dataset.iceberg_namespace is not None:
-        return _placed_already(job, dataset.iceberg_namespace)
-    if dataset.place is None:
-        code = dataset.no_place or ParkCode.NO_PLACE
-        return withdraw_strays(job, keep=job.left) or Park(
-            code,
-            "its schema or catalog is gone, or belongs to another workspace",
-            "give it a schema, then `reroot retry`",
-        )
-    target = job.named(dataset.place)
-    return withdraw_strays(job, keep=target) or _Placing(job, target, dataset.place, adopt=False).converge()
-
-
-def _placed_already(job: Job, namespace: str) -> Outcome:
-    """Somebody else has set the column: go on from there if it is the place we meant, else leave it to a person."""
-    live = job.named(namespace)
-    if namespace not in {job.dataset.place, job.move.target_namespace}:
-        return withdraw_strays(job, keep=live) or Park(
-            ParkCode.PLACED_ELSEWHERE,
-            f"datasets.iceberg_namespace is {namespace} already, not {job.dataset.place}",
-            "nothing, if that is right: the resolver names it; else see docs/operations.md",
-        )
-    return withdraw_strays(job, keep=live) or _Placing(job, live, namespace, adopt=True).converge()
+    """One attempt at the way from ``queued``. Raises CatalogError, SoakError, LockLostError."""
+    goal = goal_of(job)
+    if isinstance(goal, Park):
+        keep = job.live() if job.dataset.exists else job.left
+        return withdraw_strays(job, keep=keep) or goal
+    return withdraw_strays(job, keep=goal.target) or _Placing(job, goal).converge()
 
 
 class _Placing:
     """The loop between the looks: when the second one saw the source move ``second_looks`` times, it ends."""
 
-    def __init__(self, job: Job, target: TableIdentifier, namespace: str, *, adopt: bool) -> None:
+    def __init__(self, job: Job, goal: Goal) -> None:
         self.job = job
-        self.source = job.left
-        self.target = target
-        self.namespace = namespace
-        self.adopt = adopt
-        self.entries = [e for e in job.open(Action.REGISTER) if e.pointer.identifier == target]
+        self.goal = goal
+        self.entries = [e for e in job.open(Action.REGISTER) if e.pointer.identifier == goal.target]
 
     def converge(self) -> Outcome:
-        old = self.job.look(self.source)
-        known = bool(self.entries) or self.adopt or isinstance(old, Gone)
-        new: Sighting | NotLooked = self.job.look(self.target) if known else NOT_LOOKED
+        old = self.job.look(self.goal.source)
+        known = bool(self.entries) or self._may_stand_already() or isinstance(old, Gone)
+        new: Sighting | NotLooked = self.job.look(self.goal.target) if known else NOT_LOOKED
         moved = 0
         while moved < self.job.policy.second_looks:
             step = decide(old, new, self._evidence())
             match step, old, new:
                 case Step.MAKE, There(table), _:
-                    if self.adopt:
-                        return self._adopted_but_absent()
-                    new = self._register(table)
-                    if isinstance(new, Gone):
-                        return self._again(f"{self.target} does not stand after it was registered")
+                    made = self._make(table)
+                    if not isinstance(made, There):
+                        return made
+                    new = made
                 case Step.REPLACE, There(table), There(stale):
                     ended = self._replace(stale, keeper=table)
                     if ended is not None:
                         return ended
                     new = Gone()
                 case Step.GO_ON, There(table), There(standing):
-                    refuse_difference(standing, table)
-                    self.job.catalog.soak(standing)
-                    again = self.job.look(self.source)
+                    self._soak(standing, table)
+                    again = self.job.look(self.goal.source)
                     if isinstance(again, There) and again.table.metadata_location == table.metadata_location:
-                        return self._flip(standing, left=table)
+                        return self._flip(standing, left=table, state=State.FLIPPED)
                     old, moved = again, moved + 1
                 case Step.ADOPT, _, There(standing):
                     self.job.catalog.soak(standing)
-                    return self._flip(standing, left=standing)
+                    return self._flip(standing, left=standing, state=State.DONE)
                 case _:
                     return self._end(step)
-        return Retry(self._pause(), f"{self.source} moved under every look", ParkCode.SOURCE_MOVING)
+        return Retry(self._pause(), f"{self.goal.source} moved under every look", ParkCode.SOURCE_MOVING)
+
+    def _may_stand_already(self) -> bool:
+        """A way back goes to a name that was there before; an adopted place was made by another hand."""
+        return self.goal.adopted or self.goal.after is None
 
     def _evidence(self) -> Evidence:
         journaled = self.entries[0].pointer.table_uuid if self.entries else None
@@ -104,35 +86,84 @@ class _Placing:
             self.job.move.table_uuid or journaled,
             self.job.dataset.last_snapshot_id,
             frozenset(entry.pointer.metadata_location for entry in self.entries),
+            self.job.move.given_up,
         )
 
-    def _register(self, table: Table) -> Sighting:
-        """Journal the intention, ask for the second name, and look: whatever the answer, the look decides."""
-        job = self.job
-        job.ensure_namespace(self.target.namespace)
-        pointer = Pointer(self.target, table.uuid, table.metadata_location, table.sequence_number)
+    def _soak(self, standing: Table, table: Table) -> None:
+        refuse_difference(standing, table)
+        self.job.catalog.soak(standing)
+
+    def _make(self, table: Table) -> There | Outcome:
+        """Make the second name, by the strategy of the warehouse; the new name's look, or how the attempt ends."""
+        if self.goal.adopted:
+            return self._adopted_but_absent()
+        if self.job.strategy is Strategy.RENAME:
+            return rename(self.job, self.goal, table)
+        new, refused = self._register(table)
+        match new:
+            case There():
+                return new
+            case Gone() if refused:
+                return self._refused(table)
+            case Gone():
+                return self._again(f"{self.goal.target} does not stand after it was registered")
+            case _:
+                raise new.error
+
+    def _register(self, table: Table) -> tuple[Sighting, bool]:
+        """Journal the intention, ask for the second name, and look: whatever the answer, the look decides.
+
+        The second value: the server refused, by saying that the name exists or that it does not register.
+        """
+        job, target = self.job, self.goal.target
+        job.ensure_namespace(target.namespace)
+        pointer = Pointer(target, table.uuid, table.metadata_location, table.sequence_number)
         entry = job.controlplane.journal(job.claimed, Action.REGISTER, pointer)
         self.entries.append(entry)
         job.guard()
-        taken = False
+        refused = False
         try:
-            job.catalog.register(self.target, table.metadata_location)
+            job.catalog.register(target, table.metadata_location)
         except CatalogError as error:
-            taken = error.code is ErrorCode.ALREADY_EXISTS
+            refused = error.code in {ErrorCode.ALREADY_EXISTS, ErrorCode.NOT_OFFERED}
             if error.code is ErrorCode.NAMESPACE_MISSING:
-                job.forget_namespace(self.target.namespace)
-            elif error.kind is not ErrorKind.UNKNOWN and not taken:
+                job.forget_namespace(target.namespace)
+            elif error.kind is not ErrorKind.UNKNOWN and not refused:
                 raise
-        new = job.look(self.target)
-        if taken and isinstance(new, There) and new.table.metadata_location != table.metadata_location:
-            # Another hand made what stands there, so this entry says nothing about where it grew from.
+        new = job.look(target)
+        if refused and not (isinstance(new, There) and new.table.metadata_location == table.metadata_location):
+            # Another hand made what stands there, if anything: this entry says nothing about where it grew from.
             job.controlplane.close(entry, Closed.VOID)
             self.entries.remove(entry)
-        return new
+        return new, refused
+
+    def _refused(self, table: Table) -> Outcome:
+        """The name is free and yet refused: a catalog that holds a table once, or something hidden under the name."""
+        job, target = self.job, self.goal.target
+        if job.strategy_given:
+            return Park(
+                ParkCode.REFUSED,
+                f"the catalog refuses to register {target}, which is free: it may hold a table only once",
+                "let REROOT_STRATEGY be auto or rename, then `reroot retry`",
+            )
+        if job.catalog.view_exists(target):
+            return Park(
+                ParkCode.NAME_TAKEN,
+                f"{target} is a view",
+                "rename or drop that view, or give the dataset another schema, then `reroot retry`",
+            )
+        seen = job.controlplane.note_refusal(job.claimed)
+        if seen >= _TURNS_A_WAREHOUSE:
+            reason = f"register answers that free names exist ({seen} datasets)"
+            job.controlplane.note_strategy(job.dataset.warehouse, Strategy.RENAME, reason)
+        return rename(job, self.goal, table)
 
     def _replace(self, stale: Table, keeper: Table) -> Outcome | None:
-        """Withdraw a registration that the old name has left behind, so that a fresh one can be made."""
-        pointer = Pointer(self.target, stale.uuid, stale.metadata_location, stale.sequence_number)
+        """Withdraw a pointer that the old name has left behind, so that a fresh one can be made."""
+        ago = self.job.move.target_named_ago
+        if ago is not None and ago < self.job.policy.grace_seconds:
+            return Wait(self.job.policy.grace_seconds - ago, f"readers may still hold {self.goal.target}")
+        pointer = Pointer(self.goal.target, stale.uuid, stale.metadata_location, stale.sequence_number)
         ended = withdraw(self.job, pointer, keeper, registered=True)
         if ended is None:
             self._close_entries(Closed.WITHDRAWN)
@@ -143,28 +174,10 @@ class _Placing:
             self.job.controlplane.close(entry, how)
         self.entries.clear()
 
-    def _flip(self, standing: Table, left: Table) -> Outcome:
-        flip = Flip(
-            namespace=self.namespace,
-            left=self.source,
-            adopt=self.adopt,
-            table_uuid=standing.uuid,
-            old_location=left.metadata_location,
-            old_sequence_number=left.sequence_number,
-            snapshot_id=standing.snapshot_id,
-            row_count=standing.row_count,
-            grace_seconds=self.job.policy.grace_seconds,
-            entry_ids=tuple(entry.id for entry in self.entries),
-        )
-        match self.job.lock.flip(self.job.claimed, flip):
-            case Written.COMMITTED:
-                return Done(State.FLIPPED)
-            case Written.ROWS_BUSY:
-                return Busy(self.job.policy.busy_after_seconds, "another program holds a row that the flip writes")
-            case Written.COLUMN_SET:
-                return Retry(0, "datasets.iceberg_namespace was set by another hand during the attempt")
-            case Written.SUPERSEDED:
-                return Retry(0, "the claim was taken over")
+    def _flip(self, standing: Table, left: Table, state: State) -> Outcome:
+        if state is State.FLIPPED:
+            self.job.note_once(Strategy.REGISTER, "two names may hold one table")
+        return flip(self.job, flip_of(self.job, self.goal, standing, left, state, [e.id for e in self.entries]))
 
     def _end(self, step: Step | Park | CatalogError) -> Outcome:
         match step:
@@ -179,9 +192,11 @@ class _Placing:
                 return self._again(f"nothing follows from {step}")
 
     def _adopted_but_absent(self) -> Outcome:
+        if self.goal.after is None:
+            return rename_home(self.goal)
         return Park(
             ParkCode.PLACED_ELSEWHERE,
-            f"datasets.iceberg_namespace says {self.namespace}, where no table stands; {self.source} still does",
+            f"datasets.iceberg_namespace says {self.goal.after}, where no table stands; {self.goal.source} still does",
             "readers miss the table: clear the column or register the table there, then `reroot retry`",
         )
 
@@ -190,3 +205,12 @@ class _Placing:
 
     def _pause(self) -> float:
         return backoff(self.job.move.attempts, self.job.policy.jitter())
+
+
+def rename_home(goal: Goal) -> Park:
+    """The column says legacy already, where no table stands."""
+    return Park(
+        ParkCode.PLACED_ELSEWHERE,
+        f"datasets.iceberg_namespace is NULL, and no table stands under {goal.target}; {goal.source} still does",
+        "readers miss the table: set the column or register the table there, then `reroot retry`",
+    )

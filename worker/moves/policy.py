@@ -15,6 +15,8 @@ from worker.outcome import MAX_ATTEMPTS
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from worker.moves.ports import Strategy
+
 
 @dataclass(frozen=True, slots=True)
 class Policy:
@@ -33,5 +35,9 @@ class Policy:
     """How often the source may move under one attempt."""
     away_seconds: float = 15
     """How long a warehouse that does not answer is left alone before one job probes it again."""
+    strategy: Strategy | None = None
+    """None: found out per warehouse."""
+    window_seconds: float = 15
+    """A few seconds above one request: how long the flip's rows may be held between a rename and the flip."""
     clock: Callable[[], float] = time.monotonic
     jitter: Callable[[], float] = random.random

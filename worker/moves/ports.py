@@ -31,6 +31,15 @@ class Action(StrEnum):
     WITHDRAW = "withdraw"
 
 
+class Strategy(StrEnum):
+    """How a table gets its second name."""
+
+    REGISTER = "register"
+    """Two names hold one table until the grace is over: readers never see a gap."""
+    RENAME = "rename"
+    """One name at a time, for catalogs that hold a table once."""
+
+
 class Closed(StrEnum):
     """How a journal entry ended."""
 
@@ -83,6 +92,10 @@ class Move:
     table_uuid: str | None
     old_location: str | None
     old_sequence_number: int | None
+    given_up: str | None
+    """The metadata location that a person gave up by ``resolve``: the only one that may be lost."""
+    target_named_ago: float | None
+    """Seconds since the resolver last named the place that this direction goes to; None: never."""
     due: bool
     """By the database's clock; an open rename or quarantine makes it due at once."""
     running: bool
@@ -121,18 +134,26 @@ class Claimed:
     """Seconds for which the warehouse is known to be away; None when it may be asked."""
     probing: bool = False
     """The warehouse was away, and this attempt is the one that asks whether it is back."""
+    strategy: Strategy | None = None
+    """How this warehouse moves tables; None: not known yet."""
+    strategy_set: bool = False
+    """An operator said so; else it was found out."""
 
 
 @dataclass(frozen=True, slots=True)
 class Flip:
     """What the flip writes, in one transaction."""
 
-    namespace: str
-    """The new value of ``datasets.iceberg_namespace``."""
+    before: str | None
+    """What ``datasets.iceberg_namespace`` must hold."""
+    after: str | None
+    """What it holds then; the same as ``before`` where another hand has set it already."""
     left: TableIdentifier
     """The name that is left; its log prefix is rewritten."""
-    adopt: bool
-    """The column holds ``namespace`` already, by another hand; else it must be NULL."""
+    live: TableIdentifier
+    """The name that the resolver gives from then on."""
+    state: State
+    """``flipped`` where a second pointer is left, ``done`` where there is none."""
     table_uuid: str
     old_location: str
     old_sequence_number: int
@@ -165,6 +186,14 @@ class Lock(Protocol):
 
     def alive(self) -> None:
         """Ask the connection. Raises LockLostError."""
+        ...
+
+    def reserve(self, claimed: Claimed, flip: Flip, *, idle_seconds: float) -> Written | None:
+        """Take the flip's rows and check column and claim ahead of a rename; None: the flip can follow.
+
+        From here on the server ends the transaction when it idles for ``idle_seconds``, so that after the loss of a
+        node the window closes soon. Raises LockLostError.
+        """
         ...
 
     def flip(self, claimed: Claimed, flip: Flip) -> Written:
@@ -218,6 +247,14 @@ class ControlPlane(Protocol):
 
     def live_namespace(self, claimed: Claimed) -> str | None:
         """What the resolver says at this instant; None where the dataset is gone."""
+        ...
+
+    def note_refusal(self, claimed: Claimed) -> int:
+        """Note that this dataset's registration was refused though its target is free; how many datasets saw that."""
+        ...
+
+    def note_strategy(self, warehouse: str, strategy: Strategy, reason: str) -> None:
+        """Remember how the warehouse moves tables, found out by its behaviour; an operator's word stays."""
         ...
 
     def warehouse_away(self, warehouse: str, after: float, why: str) -> None:

@@ -29,15 +29,14 @@ def retire(job: Job) -> Outcome:
     if not dataset.exists:
         return Park(
             ParkCode.DATASET_DELETED,
-            f"the dataset was deleted after it was moved; both pointers stay: {job.left} and"
-            f" {job.named(move.target_namespace)}",
+            f"the dataset was deleted after it was moved; both pointers stay: {job.left} and {job.gone_to}",
             "drop the pointers by hand when nobody needs the table",
         )
     live = job.named(dataset.live_namespace)
-    if live == job.left or dataset.live_namespace != move.target_namespace:
+    if live != job.gone_to:
         return Park(
             ParkCode.PLACED_ELSEWHERE,
-            f"the ledger moved it to {move.target_namespace}, the resolver names {live}; {_STAYS}",
+            f"the ledger moved it to {job.gone_to}, the resolver names {live}; {_STAYS}",
             "find out who changed datasets.iceberg_namespace",
         )
     match job.look(live):

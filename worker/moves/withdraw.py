@@ -32,7 +32,8 @@ def withdraw(job: Job, pointer: Pointer, keeper: Table, *, registered: bool) -> 
     """
     if job.live() == pointer.identifier:
         return _doubtful(f"the resolver names {pointer.identifier}: it stays")
-    if keeper.identifier == pointer.identifier or not reaches(keeper, pointer, registered=registered):
+    given_up = pointer.metadata_location == job.move.given_up and keeper.uuid == pointer.table_uuid
+    if keeper.identifier == pointer.identifier or not (given_up or reaches(keeper, pointer, registered=registered)):
         return _doubtful(f"{keeper.identifier} does not hold all that {pointer.identifier} points to")
     return _fence(job, job.controlplane.journal(job.claimed, Action.WITHDRAW, pointer), keeper)
 

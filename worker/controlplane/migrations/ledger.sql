@@ -25,6 +25,10 @@ CREATE TABLE reroot.moves (
     snapshot_id         bigint,
     row_count           bigint,
     flipped_at          timestamptz,
+    -- When the resolver last changed its mind, whatever became of the move since: readers may hold the other name.
+    resolver_changed_at timestamptz,
+    -- The metadata location that a person gave up by `reroot resolve`: the only one that may be lost.
+    given_up            text,
     done_at             timestamptz,
     planned_at          timestamptz NOT NULL DEFAULT now(),
     not_before          timestamptz NOT NULL DEFAULT now(),
@@ -86,8 +90,13 @@ CREATE INDEX pointers_open ON reroot.pointers (dataset_id) WHERE closed_at IS NU
 -- What is known of a warehouse: whether it is away (one probe at a time asks it) and how tables are moved in it.
 CREATE TABLE reroot.warehouses (
     warehouse   text PRIMARY KEY,
-    strategy    text,
+    strategy    text
+                CONSTRAINT warehouses_strategy_known CHECK (strategy IN ('register', 'rename')),
+    -- An operator's word; what was found out gives way to it.
+    set_by_operator boolean NOT NULL DEFAULT false,
     reason      text,
+    -- Datasets whose registration was refused though the name was free.
+    refused     text[] NOT NULL DEFAULT '{}',
     down_since  timestamptz,
     down_until  timestamptz,
     down_reason text,

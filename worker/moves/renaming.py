@@ -1,0 +1,133 @@
+"""Move by rename: one name at a time, for catalogs that hold a table once.
+
+Responsible for: the rename, its window, and the settling of a rename that an earlier attempt left open.
+Must not know: how the attempt came to this strategy.
+
+Between the catalog's answer and our commit the resolver names a place where nothing stands: the one moment in which a
+reader can miss. So everything that can fail is done before: the soak, through the old name; the namespace; the flip's
+rows, taken and checked; the journal. After a crash in the window the open entry makes the dataset due at once, and it
+is settled before anything else. Nothing here parks, or waits long, while the rename may have happened.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from worker.lakehouse.port import CatalogError, ErrorCode, ErrorKind, Table
+from worker.moves.flipping import flip, flip_of, refused
+from worker.moves.goal import Goal, goal_of
+from worker.moves.look import Gone, There, Unclear
+from worker.moves.machine import State
+from worker.moves.ports import Action, Closed, Entry, Pointer
+from worker.outcome import Outcome, Park, ParkCode, Retry, backoff
+
+if TYPE_CHECKING:
+    from worker.identifiers import TableIdentifier
+    from worker.moves.job import Job
+
+_TO_BE_ASKED = frozenset({ErrorCode.ALREADY_EXISTS, ErrorCode.TABLE_MISSING, ErrorCode.NAMESPACE_MISSING})
+"""Refusals that some server gives for another reason than it says: the names themselves are asked."""
+
+
+def rename(job: Job, goal: Goal, table: Table) -> Outcome:
+    """Rename ``table`` to its goal and flip. Raises CatalogError, SoakError, LockLostError."""
+    job.catalog.soak(table)
+    job.ensure_namespace(goal.target.namespace)
+    entry = _entry(job, goal.target, table)
+    intended = flip_of(job, goal, table, table, State.DONE, [entry.id])
+    not_to_be_had = job.lock.reserve(job.claimed, intended, idle_seconds=job.policy.window_seconds)
+    if not_to_be_had is not None:
+        job.controlplane.close(entry, Closed.VOID)
+        return refused(job, not_to_be_had)
+    job.guard()
+    try:
+        job.catalog.rename(goal.source, goal.target)
+    except CatalogError as error:
+        if error.kind is not ErrorKind.UNKNOWN and error.code not in _TO_BE_ASKED:
+            job.controlplane.close(entry, Closed.VOID)
+            raise
+        return _ask(job, goal, entry, error)
+    return _ask(job, goal, entry, None)
+
+
+def settle(job: Job, entry: Entry) -> Outcome | None:
+    """Settle a rename that an earlier attempt left open: flip, or rename back; None: the attempt goes on from there."""
+    target, live = entry.pointer.identifier, job.live()
+    if target == live:
+        job.controlplane.close(entry, Closed.KEPT)
+        return None
+    match job.look(target):
+        case Unclear(error):
+            return _soon(f"{target} cannot be asked: {error}")
+        case There(table) if table.uuid == entry.pointer.table_uuid:
+            return _settle_there(job, entry, table, live)
+        case There():
+            job.controlplane.close(entry, Closed.VOID)
+        case Gone():
+            pass  # the attempt renames again under this very entry: its request may still be on its way
+    return None
+
+
+def _settle_there(job: Job, entry: Entry, table: Table, live: TableIdentifier) -> Outcome | None:
+    target, goal = entry.pointer.identifier, goal_of(job)
+    if isinstance(job.look(live), There):
+        job.controlplane.close(entry, Closed.VOID)  # both names stand: no rename, and the two looks decide
+        return None
+    if isinstance(goal, Goal) and goal.target == target and not goal.adopted:
+        return flip(job, flip_of(job, goal, table, table, State.DONE, [entry.id]))
+    return _rename_back(job, entry, live)
+
+
+def _rename_back(job: Job, entry: Entry, home: TableIdentifier) -> Outcome | None:
+    """The place has changed since: put the table back to the name that the resolver gives, then start over."""
+    job.guard()
+    try:
+        job.catalog.rename(entry.pointer.identifier, home)
+    except CatalogError as error:
+        if not isinstance(job.look(home), There):
+            return _soon(f"{entry.pointer.identifier} is not back under {home} yet: {error}")
+    job.controlplane.close(entry, Closed.RETURNED)
+    return None
+
+
+def _entry(job: Job, target: TableIdentifier, table: Table) -> Entry:
+    """An open entry for this target is used again: its request may still be on its way."""
+    for entry in job.open(Action.RENAME):
+        if entry.pointer.identifier == target and entry.pointer.table_uuid == table.uuid:
+            return entry
+    pointer = Pointer(target, table.uuid, table.metadata_location, table.sequence_number)
+    return job.controlplane.journal(job.claimed, Action.RENAME, pointer)
+
+
+def _ask(job: Job, goal: Goal, entry: Entry, error: CatalogError | None) -> Outcome:
+    """Look at the new name: that, and not the answer, says whether the rename happened."""
+    match job.look(goal.target):
+        case There(table) if table.uuid == entry.pointer.table_uuid:
+            return flip(job, flip_of(job, goal, table, table, State.DONE, [entry.id]))
+        case There(other) if error is not None and error.kind is not ErrorKind.UNKNOWN:
+            job.controlplane.close(entry, Closed.VOID)
+            return Park(
+                ParkCode.NAME_TAKEN,
+                f"{goal.target} is another table (uuid {other.uuid}, not {entry.pointer.table_uuid})",
+                "rename or drop that table, or give the dataset another schema, then `reroot retry`",
+            )
+        case Gone() if error is not None and error.kind is not ErrorKind.UNKNOWN:
+            return _certainly_not(job, goal, entry, error)
+        case _:
+            return _soon(f"the rename to {goal.target} is not settled: {error or 'its answer was a clean yes'}")
+
+
+def _certainly_not(job: Job, goal: Goal, entry: Entry, error: CatalogError) -> Outcome:
+    """Refused, and the new name is free. Where the old name still stands, nothing happened."""
+    if not isinstance(job.look(goal.source), There):
+        return _soon(f"neither {goal.source} nor {goal.target} can be seen after a refused rename: {error}")
+    job.controlplane.close(entry, Closed.VOID)
+    if error.code is ErrorCode.NAMESPACE_MISSING:
+        job.forget_namespace(goal.target.namespace)
+        return Retry(0, str(error))
+    pause = backoff(job.move.attempts, job.policy.jitter())
+    return Retry(pause, f"the catalog refuses the free name {goal.target}: {error}", ParkCode.NAME_TAKEN)
+
+
+def _soon(why: str) -> Retry:
+    return Retry(0, why, urgent=True)
