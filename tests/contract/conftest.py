@@ -8,14 +8,17 @@ from typing import TYPE_CHECKING
 import pytest
 from pydantic import SecretStr
 
-from tests.contract.subjects import RealSubject, RealTablesInTheDouble, SimulatedTables, Subject
+from tests.contract.capabilities import MARKER
+from tests.contract.subjects import RealSubject, RealTablesInTheDouble, RestDoubleSubject, SimulatedTables, Subject
 from tests.support.catalog_fixtures import rest_server
+from tests.support.rest_double import TEMPERAMENTS
 from tests.support.tables import sql_connection
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from tests.support.rest_double import Temperament
     from worker.lakehouse.connection import CatalogConnection
 
 __all__ = ["rest_server"]
@@ -51,13 +54,23 @@ def _rest(request: pytest.FixtureRequest) -> Subject:
     return RealSubject(server.connection(**{"rest-page-size": "2"}), server.warehouse)
 
 
+def _rest_double(temperament: Temperament) -> Callable[[pytest.FixtureRequest], Subject]:
+    return lambda request: RestDoubleSubject(temperament, request.getfixturevalue("tmp_path") / "warehouse")
+
+
 SUBJECTS = {
     "double": _double,
     "simulated": _simulated,
     "sqlite": _sql_on_sqlite,
     "postgres": _sql_on_postgres,
     "rest": _rest,
+    **{f"double-{name}": _rest_double(temperament) for name, temperament in TEMPERAMENTS.items()},
 }
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Announce the marker of what a test needs of a catalog."""
+    config.addinivalue_line("markers", f"{MARKER}(capability, …): what not every catalog can do by its nature")
 
 
 @pytest.fixture
@@ -75,7 +88,11 @@ _DATABASE = pytest.StashKey[str]()
 
 @pytest.fixture(params=SUBJECTS)
 def subject(request: pytest.FixtureRequest) -> Iterator[Subject]:
-    """Each catalog in turn."""
+    """Each catalog in turn. A test that needs what this one lacks is run all the same, and must fail."""
     subject = SUBJECTS[request.param](request)
+    for marker in request.node.iter_markers(MARKER):
+        for capability in marker.args:
+            if capability in subject.lacks:
+                request.applymarker(pytest.mark.xfail(reason=subject.lacks[capability], strict=True))
     yield subject
     subject.close()

@@ -7,16 +7,25 @@ from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pydantic import SecretStr
+from pyiceberg.exceptions import ServerError
+
+from tests.contract.capabilities import LACKS
 from tests.support.catalog_double import CatalogDouble
+from tests.support.rest_double import RestDouble
 from tests.support.tables import append, files_under, make_namespaces, make_table, pyiceberg_catalog_for
 from worker.identifiers import TableIdentifier
+from worker.lakehouse.connection import CatalogConnection, CatalogType
 from worker.lakehouse.lakehouse import OpenLakehouse, open_lakehouse
 from worker.lakehouse.locations import local_path
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from pyiceberg.catalog import Catalog as PyIcebergCatalog
 
-    from worker.lakehouse.connection import CatalogConnection
+    from tests.contract.capabilities import Capability
+    from tests.support.rest_double import Temperament
     from worker.lakehouse.port import Catalog
 
 WAREHOUSE = "w_contract"
@@ -27,6 +36,8 @@ class Subject(ABC):
     """One catalog under test. Its namespaces are this test's own: a server may be shared by all tests."""
 
     catalog: Catalog
+    lacks: Mapping[Capability, str] = {}
+    """What this catalog cannot do by its nature, and why."""
 
     def __init__(self) -> None:
         number = next(_numbers)
@@ -107,6 +118,32 @@ class RealSubject(Subject):
         path = local_path(location)
         assert path is not None
         Path(path).unlink()
+
+
+class RestDoubleSubject(RealSubject):
+    """The adapter on the REST double, in one of its temperaments."""
+
+    def __init__(self, temperament: Temperament, folder: Path) -> None:
+        self.double = RestDouble(temperament)
+        self.double.make_warehouse(WAREHOUSE, f"file://{folder}")
+        self.double.start()
+        self.lacks = LACKS.get(temperament.name, {})
+        # Pages of two, so that every listing here has several.
+        properties = {"rest-page-size": SecretStr("2")}
+        super().__init__(CatalogConnection(CatalogType.REST, SecretStr(self.double.uri), properties=properties), folder)
+
+    def make(self, identifier: TableIdentifier, *, rows: int = 10, snapshots: int = 1) -> None:
+        try:
+            super().make(identifier, rows=rows, snapshots=snapshots)
+        except ServerError:
+            # Created all the same, is this server's nature: the writer looks, and goes on.
+            for _ in range(snapshots):
+                append(self.writer, identifier, rows=rows)
+
+    def close(self) -> None:
+        super().close()
+        self.double.stop()
+        assert not self.double.failures
 
 
 class RealTablesInTheDouble(Subject):

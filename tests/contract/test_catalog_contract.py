@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.contract.capabilities import Capability, needs
 from worker.identifiers import TableIdentifier
 from worker.lakehouse.port import Catalog, CatalogError, ErrorCode, ErrorKind, SoakError
 
@@ -35,6 +36,9 @@ def code_and_kind(call: Callable[[], object]) -> tuple[ErrorCode, ErrorKind]:
 MISSING = (ErrorCode.TABLE_MISSING, ErrorKind.PERMANENT)
 TAKEN = (ErrorCode.ALREADY_EXISTS, ErrorKind.PERMANENT)
 NO_NAMESPACE = (ErrorCode.NAMESPACE_MISSING, ErrorKind.PERMANENT)
+
+
+needs_a_second_name = needs(Capability.SECOND_NAME, Capability.FREE_PLACE, Capability.PLAIN_YES)
 
 
 def moved(subject: Subject) -> tuple[TableIdentifier, TableIdentifier]:
@@ -77,6 +81,7 @@ class TestLoad:
     def test_missing_namespace_is_a_missing_table(self, subject: Subject) -> None:
         assert code_and_kind(lambda: subject.catalog.load(subject.new())) == MISSING
 
+    @needs(Capability.FILE_NEEDED)
     def test_missing_metadata_file_is_not_a_missing_table(self, subject: Subject) -> None:
         subject.make(subject.old())
         location = subject.catalog.load(subject.old()).metadata_location
@@ -88,11 +93,13 @@ class TestLoad:
 
 
 class TestRegister:
+    @needs_a_second_name
     def test_a_second_name_shows_the_same_table(self, subject: Subject) -> None:
         old, new = moved(subject)
         there, here = subject.catalog.load(old), subject.catalog.load(new)
         assert replace(here, identifier=old, storage={}) == replace(there, storage={})
 
+    @needs_a_second_name
     def test_twice(self, subject: Subject) -> None:
         old, new = moved(subject)
         location = subject.catalog.load(old).metadata_location
@@ -106,11 +113,13 @@ class TestRegister:
         assert code_and_kind(lambda: subject.catalog.register(subject.new(), location)) == TAKEN
         assert subject.catalog.load(subject.new()) == foreign
 
+    @needs(Capability.NAMESPACE_FIRST)
     def test_into_a_missing_namespace(self, subject: Subject) -> None:
         subject.make(subject.old())
         location = subject.catalog.load(subject.old()).metadata_location
         assert code_and_kind(lambda: subject.catalog.register(subject.new(), location)) == NO_NAMESPACE
 
+    @needs(Capability.FREE_PLACE)
     def test_a_missing_file_leaves_no_name_behind(self, subject: Subject) -> None:
         subject.make(subject.old())
         subject.make_namespaces(subject.place)
@@ -122,6 +131,7 @@ class TestRegister:
         )
         assert list(subject.catalog.list_tables(subject.place)) == []
 
+    @needs_a_second_name
     def test_two_names_fork_and_neither_follows_the_other(self, subject: Subject) -> None:
         old, new = moved(subject)
         registered = subject.catalog.load(old)
@@ -152,6 +162,7 @@ class TestRename:
         subject.make_namespaces(subject.place)
         assert code_and_kind(lambda: subject.catalog.rename(subject.old(), subject.new())) == MISSING
 
+    @needs(Capability.TAKEN_SAID)
     def test_onto_a_taken_name(self, subject: Subject) -> None:
         subject.make(subject.old())
         subject.make(subject.new())
@@ -175,6 +186,7 @@ class TestRename:
 
 
 class TestDrop:
+    @needs_a_second_name
     def test_leaves_every_file_and_the_other_name(self, subject: Subject) -> None:
         old, new = moved(subject)
         files, kept = subject.files(), subject.catalog.load(new)
@@ -218,6 +230,7 @@ class TestNamespaces:
 
 
 class TestListing:
+    @needs(Capability.WHOLE_LISTING)
     def test_goes_through_every_page_and_stays_in_the_namespace(self, subject: Subject) -> None:
         names = {f"ds_{number}" for number in range(5)}
         for name in names:
@@ -236,6 +249,7 @@ class TestListing:
 
 
 class TestStorage:
+    @needs_a_second_name
     def test_soak_of_a_whole_table_under_both_names(self, subject: Subject) -> None:
         old, new = moved(subject)
         subject.commit(new)
@@ -268,6 +282,7 @@ class TestStorage:
 class TestRaces:
     """Eight clients at once: one winner, and every loser learns that it lost, or that it must look."""
 
+    @needs_a_second_name
     def test_for_one_name(self, subject: Subject) -> None:
         subject.make(subject.old())
         subject.make_namespaces(subject.place)
@@ -276,6 +291,7 @@ class TestRaces:
         assert winners == 1
         assert _accounted(losers, ErrorCode.ALREADY_EXISTS)
 
+    @needs(Capability.TAKEN_SAID)
     def test_of_eight_tables_renamed_to_one_name(self, subject: Subject) -> None:
         for number in range(CLIENTS):
             subject.make(subject.old(f"ds_{number}"))
@@ -297,6 +313,7 @@ class TestRaces:
         assert _accounted(losers, ErrorCode.TABLE_MISSING)
         assert len(list(subject.catalog.list_tables(subject.place))) == 1
 
+    @needs_a_second_name
     def test_to_drop_one_name(self, subject: Subject) -> None:
         old, new = moved(subject)
         winners, losers = _race(subject, lambda catalog, _: catalog.drop(old))

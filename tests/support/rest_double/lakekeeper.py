@@ -76,9 +76,12 @@ class Lakekeeper(Dialect):
     def table_taken(self, identifier: TableIdentifier) -> Exception:
         return said(409, "AlreadyExistsException", _SAME_NAME, "Error creating tabular in catalog")
 
-    def rename_taken(self, identifier: TableIdentifier) -> Exception:
+    def rename_lost(self, identifier: TableIdentifier) -> Exception:
         either = "Either the source tabular or the destination namespace could not be found."
         return said(404, "NoSuchTableException", _GETTING, either, "Error renaming tabular in catalog")
+
+    def rename_taken(self, identifier: TableIdentifier) -> Exception:
+        return self.rename_lost(identifier)
 
     def rename_raced(self, identifier: TableIdentifier) -> Exception:
         return said(503, "CatalogBackendError", _DUPLICATE, "Error renaming tabular in catalog")

@@ -133,7 +133,7 @@ def _rename_row(scene: Scene, source: TableIdentifier, target: TableIdentifier) 
         if not warehouse.holds(row):
             raise dialect.table_missing(source)
         if source.namespace != target.namespace and not warehouse.same_name(row.identifier.name, source.name):
-            raise dialect.rename_taken(target)
+            raise dialect.rename_lost(source)
         if _is_taken(scene, row, target):
             # Which of the two it is, is a matter of microseconds: here, in turn.
             lost_a_race = not was_taken and next(_LOST_RACES) % 2

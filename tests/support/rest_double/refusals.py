@@ -90,6 +90,10 @@ class Dialect:
         """The name that a rename wants belongs to a table."""
         return self.table_taken(identifier)
 
+    def rename_lost(self, identifier: TableIdentifier) -> Exception:
+        """The table got another name while the rename was under way."""
+        return self.table_missing(identifier)
+
     def rename_raced(self, identifier: TableIdentifier) -> Exception:
         """The name was taken while the rename was under way."""
         return self.rename_taken(identifier)

@@ -131,12 +131,20 @@ class RestDouble:
         """The catalog's address."""
         return self._listener.uri
 
-    def __enter__(self) -> Self:
+    def start(self) -> None:
+        """Begin to answer."""
         self._listener.start()
+
+    def stop(self) -> None:
+        """Close every connection."""
+        self._listener.stop()
+
+    def __enter__(self) -> Self:
+        self.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._listener.stop()
+        self.stop()
 
     # What a test arranges.
 
