@@ -87,6 +87,7 @@ class _Placing:
             self.job.dataset.last_snapshot_id,
             frozenset(entry.pointer.metadata_location for entry in self.entries),
             self.job.move.given_up,
+            placed=self.goal.adopted,
         )
 
     def _soak(self, standing: Table, table: Table) -> None:
