@@ -69,11 +69,15 @@ class WorkerProcess:
             self._command, log=self.log, environment=plain_environment() | self._settings, folder=ROOT,
         )  # fmt: skip
         self._process = process
-        wait_until(
-            lambda: self.text().count(" ready.") > seen or not process.alive(), seconds=READY_SECONDS, what="a worker"
-        )
-        if not process.alive():
-            self._reap()
+        try:
+            wait_until(
+                lambda: self.text().count(" ready.") > seen or not process.alive(),
+                seconds=READY_SECONDS, what="the worker takes messages",
+            )  # fmt: skip
+        finally:
+            if self.text().count(" ready.") == seen:
+                self._reap()
+        if not self.alive():
             raise ServiceError(f"the worker ended while it started:\n{process.tail()}")
         return self
 
