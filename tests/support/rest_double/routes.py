@@ -76,7 +76,10 @@ def route_of(method: str, target: str) -> Route:
     """The route of a request; ``OTHER`` for what the protocol does not know."""
     path, _, query = target.partition("?")
     asked = dict(parse_qsl(query, keep_blank_values=True))
-    words = path.partition("/v1/")[2].split("/")
+    base, v1, rest = path.partition("/v1/")
+    if not v1 and method == "POST" and base.endswith(("/token", "/tokens")):
+        return Route(Kind.TOKEN, query=asked)
+    words = rest.split("/")
     prefix = "" if words[0] in _UNPREFIXED else words.pop(0)
     shape = "/".join("*" if place in {1, 3} and words[0] == "namespaces" else word for place, word in enumerate(words))
     kind = _KINDS.get((method, shape), Kind.OTHER)

@@ -282,8 +282,8 @@ class RestDouble:
         defaults = {"prefix": found.id, "rest-page-size": "100"}
         if found.soft_delete:
             defaults["s3.delete-enabled"] = "false"
-        path = request.target.partition("/v1/")[0]
-        return self._usage(defaults, {"uri": self.uri + path, **dialect.overrides}, dialect.usage)
+        host, path = request.headers.get("host", "127.0.0.1"), request.target.partition("/v1/")[0]
+        return self._usage(defaults, {"uri": f"http://{host}{path}", **dialect.overrides}, dialect.usage)
 
     def _usage(
         self, defaults: dict[str, str], overrides: dict[str, str], more: Mapping[str, str] | None = None
