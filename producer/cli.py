@@ -14,7 +14,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from producer import cli_check, cli_config, cli_database, cli_move, cli_plan, cli_retry, cli_show, cli_status
+from producer import (
+    cli_check,
+    cli_config,
+    cli_database,
+    cli_move,
+    cli_plan,
+    cli_resolve,
+    cli_retry,
+    cli_revert,
+    cli_show,
+    cli_status,
+    cli_warehouse,
+)
 from producer.ends import LEFT, OUT_OF_REACH, USAGE, CommandError
 from producer.screen import printable
 from worker.controlplane.connection import ControlPlaneAwayError, ControlPlaneError, RowsBusyError
@@ -44,6 +56,9 @@ app.command()(cli_move.move)
 app.command()(cli_status.status)
 app.command()(cli_show.show)
 app.command()(cli_retry.retry)
+app.command()(cli_revert.revert)
+app.command()(cli_resolve.resolve)
+app.command()(cli_warehouse.warehouse)
 app.command()(cli_check.check)
 app.command()(cli_config.config)
 app.add_typer(cli_database.app, name="db")

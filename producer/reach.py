@@ -15,6 +15,7 @@ from worker.app import CeleryDoorbell
 from worker.controlplane.connection import connect
 from worker.controlplane.election import elected
 from worker.controlplane.planning import OWN_WAREHOUSE
+from worker.controlplane.warehouses import tenant_warehouse
 from worker.doorbell import BrokerAwayError
 
 if TYPE_CHECKING:
@@ -34,6 +35,11 @@ def controlplane(settings: Settings) -> Iterator[Connection]:
 def warehouse_of(settings: Settings) -> str:
     """The warehouse setting as the plan compares names: a fixed name, or a template with the workspace in it."""
     return settings.warehouse or settings.warehouse_template or OWN_WAREHOUSE
+
+
+def warehouse_of_workspace(settings: Settings, connection: Connection, workspace_id: str) -> str:
+    """The one warehouse that holds a workspace's tables: its row in ``reroot.tenants``, else the setting."""
+    return tenant_warehouse(connection, workspace_id) or settings.warehouse_for(workspace_id)
 
 
 def publish(settings: Settings, connection: Connection) -> int:

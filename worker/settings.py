@@ -84,7 +84,8 @@ class Settings(BaseModel):
     catalog_properties: dict[str, SecretStr] = Field(default_factory=dict)
     """Further pyiceberg properties, such as ``s3.*``; in the environment a JSON object."""
 
-    strategy: Literal["register"] = "register"
+    strategy: Literal["auto", "register", "rename"] = "auto"
+    """How a table gets its second name; ``auto`` finds it out per warehouse."""
     grace_seconds: Annotated[Seconds, Field(le=MAX_GRACE_SECONDS)] = 900
     """How long the left name stays readable after the flip: longer than any reader keeps a resolved name."""
 
@@ -106,13 +107,6 @@ class Settings(BaseModel):
     log_level: Literal["debug", "info", "warning", "error"] = "info"
 
     _origins: dict[str, str] = PrivateAttr(default_factory=dict)
-
-    @field_validator("strategy", mode="before")
-    @classmethod
-    def _only_register(cls, value: str) -> str:
-        if value in {"auto", "rename"}:
-            raise ValueError(f"this version moves by 'register' only, not by '{value}'")
-        return value
 
     @field_validator("log_level", mode="before")
     @classmethod

@@ -22,14 +22,20 @@ from worker.lakehouse.lakehouse import OpenLakehouse, open_lakehouse, preload
 from worker.lakehouse.port import CatalogError
 from worker.moves.attempt import Mover
 from worker.moves.policy import Policy
+from worker.moves.ports import Strategy
 from worker.settings import Settings, SettingsError, load_settings
 from worker.telemetry import bind, log
 
 if TYPE_CHECKING:
     from pydantic import SecretStr
 
+    from worker.identifiers import TableIdentifier
+    from worker.lakehouse.port import Snapshot
     from worker.moves.ports import Claimed, Move
     from worker.outcome import Outcome
+
+_WINDOW_MARGIN: Final = 5.0
+"""Seconds above one request: how long a lost node may keep the flip's rows after a rename."""
 
 
 class ObservedControlPlane(PostgresControlPlane):
@@ -88,7 +94,12 @@ def build(settings: Settings, worker: str) -> Runtime:
         attempt_seconds=settings.move_deadline_seconds,
     )
     lakehouse = open_lakehouse(catalog_connection(settings))
-    policy = Policy(grace_seconds=settings.grace_seconds, deadline_seconds=settings.move_deadline_seconds)
+    policy = Policy(
+        grace_seconds=settings.grace_seconds,
+        deadline_seconds=settings.move_deadline_seconds,
+        strategy=None if settings.strategy == "auto" else Strategy(settings.strategy),
+        window_seconds=settings.catalog_timeout_seconds + _WINDOW_MARGIN,
+    )
     return Runtime(settings, controlplane, lakehouse, Mover(controlplane, lakehouse, policy))
 
 
@@ -111,6 +122,33 @@ def catalog_connection(settings: Settings) -> CatalogConnection:
         oauth2_scope=settings.catalog_oauth2_scope,
         properties=dict[str, "SecretStr"](settings.catalog_properties),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One of the two names of a divergence, as the catalog shows it now."""
+
+    identifier: TableIdentifier
+    location: str
+    rows: int | None
+    snapshots: tuple[Snapshot, ...]
+
+
+class CatalogSilentError(Exception):
+    """The catalog could not say what an operator's command needs to know; one line."""
+
+
+def sides(settings: Settings, warehouse: str, *names: TableIdentifier) -> list[Side]:
+    """What stands under these names, with its history. Raises CatalogSilentError, SettingsError."""
+    catalog = open_lakehouse(catalog_connection(settings)).catalog(warehouse)
+    seen = []
+    for name in names:
+        try:
+            table = catalog.load(name)
+            seen.append(Side(name, table.metadata_location, table.row_count, catalog.snapshots(table)))
+        except CatalogError as error:
+            raise CatalogSilentError(str(error)) from error
+    return seen
 
 
 class Runtimes:

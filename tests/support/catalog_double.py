@@ -18,8 +18,9 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from worker.lakehouse import metadata
+from worker.lakehouse.history import snapshots
 from worker.lakehouse.locations import local_path, normalise
-from worker.lakehouse.port import Catalog, CatalogError, ErrorCode, ErrorKind, SoakError, Table
+from worker.lakehouse.port import Catalog, CatalogError, ErrorCode, ErrorKind, Snapshot, SoakError, Table
 from worker.lakehouse.soak import soak
 from worker.lakehouse.storage import Storage
 
@@ -178,6 +179,12 @@ class CatalogDouble(Catalog):
                 raise SoakError(f"the metadata file {table.metadata_location} is not in storage")
             if table.metadata_location in self.broken:
                 raise SoakError(f"a data file of {table.identifier} cannot be read")
+
+    def snapshots(self, table: Table) -> tuple[Snapshot, ...]:
+        with self._call("snapshots", table):
+            if table.metadata_location not in self.files:
+                return snapshots(table, Storage({}))
+            return tuple(Snapshot(number, float(number), "append", None, None) for number in sorted(table.snapshot_ids))
 
     def file_missing(self, location: str, table: Table) -> bool:
         with self._call("file_missing", location, table):

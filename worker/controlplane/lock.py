@@ -22,7 +22,7 @@ from worker.controlplane.connection import (
     RowsBusyError,
     translated,
 )
-from worker.moves.machine import State
+from worker.moves.machine import Direction, State
 from worker.moves.ports import Claimed, Flip, LockLostError, Written
 from worker.outcome import Busy, Done, Ignored, Outcome, Park, Retry, Wait
 
@@ -84,8 +84,18 @@ _FLIPPED: Final = (
 )
 _DONE: Final = (
     "UPDATE reroot.moves SET state = 'done', busy_count = 0, busy_since = NULL, waiting_for = NULL,"
-    " done_at = clock_timestamp()," + _ENDED
+    " done_at = clock_timestamp(), given_up = NULL," + _ENDED
 )
+_PLANNED_AGAIN: Final = (
+    "WITH planned AS ("
+    " UPDATE reroot.moves SET state = 'queued', direction = 'out', claim = claim + 1, attempts = 0, table_uuid = NULL,"
+    " old_location = NULL, old_sequence_number = NULL, flipped_at = NULL, done_at = NULL,"
+    " not_before = clock_timestamp(), published_at = NULL, updated_at = clock_timestamp()"
+    " WHERE dataset_id = %(dataset)s AND state = 'done' AND claim = %(claim)s RETURNING dataset_id, claim)"
+    " INSERT INTO reroot.move_events (dataset_id, claim, event, transition, from_state, to_state)"
+    " SELECT dataset_id, claim, 'planned', 'i', 'done', 'queued' FROM planned"
+)
+"""A person kept the old side: once the new one is withdrawn, the move begins anew."""
 _LATER: Final = (
     "UPDATE reroot.moves SET not_before = clock_timestamp() + make_interval(secs => %(after)s), published_at = NULL,"
     " attempts = attempts - %(refund)s, waiting_for = %(why)s,"
@@ -195,7 +205,9 @@ class PostgresLock:
             "letter": "d",
             "detail": _detail(withdrawn=str(left)),
         }
-        return self._write(values, locks=_ROWS[1:], column=None, others=(_LOG,), ledger=_DONE)
+        again = claimed.move.given_up is not None and claimed.move.direction is Direction.BACK
+        after = (_PLANNED_AGAIN,) if again else ()
+        return self._write(values, locks=_ROWS[1:], column=None, others=(_LOG,), ledger=_DONE, after=after)
 
     def end(self, claimed: Claimed, outcome: Outcome) -> bool:
         """Write the end of an attempt that did not reach the next state."""
@@ -235,6 +247,7 @@ class PostgresLock:
         column: str | None,
         others: tuple[str, ...],
         ledger: str,
+        after: tuple[str, ...] = (),
     ) -> Written:
         """All of it in the lock's transaction, counted before the commit."""
         connection = self._connection
@@ -249,6 +262,8 @@ class PostgresLock:
                         self._run(statement, values)
                     changed = self._run(ledger, values)
                     self._run(_EVENT, values)
+                    for statement in after:
+                        self._run(statement, values)
             except RowsBusyError:
                 connection.execute("ROLLBACK TO SAVEPOINT ready")
                 return Written.ROWS_BUSY

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from worker.lakehouse.locations import normalise
-from worker.lakehouse.port import Table
+from worker.lakehouse.port import Snapshot, Table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -36,15 +36,37 @@ class SnapshotDocument(msgspec.Struct, frozen=True):
     manifest_list: str | None = msgspec.field(name="manifest-list", default=None)
     manifests: list[str] | None = None
     """Format version 1 may name its manifests here instead of in a list of their own."""
+    timestamp_ms: int = msgspec.field(name="timestamp-ms", default=0)
     summary: msgspec.Raw = msgspec.Raw(b"{}")
 
     def total_records(self) -> int | None:
         """``total-records`` of the summary; None where the writer did not tell it, or not as a number."""
+        return _number(self._told(), "total-records")
+
+    def seen(self) -> Snapshot:
+        """The snapshot as a person weighs it."""
+        told = self._told()
+        return Snapshot(
+            id=self.snapshot_id,
+            committed_at=self.timestamp_ms / 1000,
+            operation=str(told.get("operation", "unknown")),
+            rows=_number(told, "total-records"),
+            added_rows=_number(told, "added-records"),
+        )
+
+    def _told(self) -> dict[str, Any]:
         try:
             summary: Any = msgspec.json.decode(self.summary)
-            return int(summary["total-records"])
-        except (msgspec.DecodeError, KeyError, TypeError, ValueError):
-            return None
+        except msgspec.DecodeError:
+            return {}
+        return summary if isinstance(summary, dict) else {}
+
+
+def _number(told: Mapping[str, Any], name: str) -> int | None:
+    try:
+        return int(told[name])
+    except (KeyError, TypeError, ValueError):
+        return None
 
 
 class LogEntry(msgspec.Struct, frozen=True):

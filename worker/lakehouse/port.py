@@ -105,6 +105,19 @@ class Table:
     """How a reader of this name opens its files: the catalog's ``config``/``storage-credentials``. Secret."""
 
 
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """One snapshot, as a person weighs it."""
+
+    id: int
+    committed_at: float
+    """Seconds since the epoch."""
+    operation: str
+    rows: int | None
+    """``total-records`` after it, where the writer told it."""
+    added_rows: int | None
+
+
 class Catalog(Protocol):
     """One warehouse of one catalog. Every method may raise CatalogError; ``soak`` also SoakError."""
 
@@ -146,6 +159,10 @@ class Catalog(Protocol):
         The metadata file says the same uuid, location, snapshot and format version; the snapshot summary's row count
         equals the manifest list's; one Parquet footer opens and one column chunk decodes. Constant cost.
         """
+        ...
+
+    def snapshots(self, table: Table) -> tuple[Snapshot, ...]:
+        """The snapshots that the table's metadata file remembers, oldest first."""
         ...
 
     def file_missing(self, location: str, table: Table) -> bool:

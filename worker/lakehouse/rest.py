@@ -16,9 +16,10 @@ from urllib.parse import quote, urlencode
 import msgspec
 
 from worker.identifiers import TableIdentifier
+from worker.lakehouse.history import snapshots
 from worker.lakehouse.locations import normalise
 from worker.lakehouse.metadata import MetadataDocument, MetadataError, table_from
-from worker.lakehouse.port import Catalog, CatalogError, ErrorCode, ErrorKind, Table
+from worker.lakehouse.port import Catalog, CatalogError, ErrorCode, ErrorKind, Snapshot, Table
 from worker.lakehouse.rest_errors import Call
 from worker.lakehouse.rest_wire import Request, Session, Wire, unreadable
 from worker.lakehouse.soak import soak
@@ -172,6 +173,10 @@ class RestCatalog(Catalog):
     def soak(self, table: Table) -> None:
         """Read the table with the options that its GET and the catalog's config handed out."""
         soak(table, self._storage(table))
+
+    def snapshots(self, table: Table) -> tuple[Snapshot, ...]:
+        """From the metadata file, with the storage options of this very table."""
+        return snapshots(table, self._storage(table))
 
     def file_missing(self, location: str, table: Table) -> bool:
         """Ask storage, with the table's own metadata file as the positive control."""

@@ -26,9 +26,10 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import IntegrityError, OperationalError, ProgrammingError
 
 from worker.identifiers import TableIdentifier
+from worker.lakehouse.history import snapshots
 from worker.lakehouse.locations import normalise
 from worker.lakehouse.metadata import MetadataDocument, MetadataError, decode, table_from
-from worker.lakehouse.port import Catalog, CatalogError, ErrorCode, ErrorKind, Table
+from worker.lakehouse.port import Catalog, CatalogError, ErrorCode, ErrorKind, Snapshot, Table
 from worker.lakehouse.soak import soak
 from worker.lakehouse.sql_errors import FOREIGN, sql_error
 
@@ -140,6 +141,10 @@ class SqlLakehouseCatalog(Catalog):
     def soak(self, table: Table) -> None:
         """Read the table with the settings' own storage options: this catalog hands out none."""
         soak(table, self._storage)
+
+    def snapshots(self, table: Table) -> tuple[Snapshot, ...]:
+        """From the metadata file."""
+        return snapshots(table, self._storage)
 
     def file_missing(self, location: str, table: Table) -> bool:
         """Ask storage, with the table's own metadata file as the positive control."""

@@ -1,0 +1,158 @@
+"""What an operator turns around: a move taken back, a divergence decided.
+
+Responsible for: transition *i*, and those of a decision (*g*, *h* or *i*); each raises the claim, so that an attempt
+that runs meanwhile cannot write its end.
+Must not know: any catalog, what a decision costs (the command shows that first), the broker.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Final
+
+from psycopg import sql
+
+from worker.controlplane.connection import Connection, translated
+from worker.controlplane.operations import LOCK_SECONDS
+from worker.identifiers import TableIdentifier
+from worker.moves.machine import Direction, State
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_FRESH: Final = """
+    claim = m.claim + 1, attempts = 0, busy_count = 0, busy_since = NULL, park_code = NULL, park_text = NULL,
+    park_remedy = NULL, not_before = now(), published_at = NULL, attempt_started_at = NULL, worker = NULL,
+    waiting_for = NULL, updated_at = now()
+"""
+
+_REVERT: Final = """
+WITH picked AS (
+    SELECT dataset_id, claim, state FROM reroot.moves
+    WHERE state IN ('flipped', 'done') AND direction = 'out' AND {condition}
+    ORDER BY dataset_id
+    FOR UPDATE
+), reverted AS (
+    UPDATE reroot.moves m
+    SET state = 'queued', direction = 'back', flipped_at = NULL, done_at = NULL, given_up = NULL, {fresh}
+    FROM picked p
+    WHERE m.dataset_id = p.dataset_id AND m.state = p.state AND m.claim = p.claim
+    RETURNING m.dataset_id, m.claim, p.state AS was
+), noted AS (
+    INSERT INTO reroot.move_events (dataset_id, claim, event, transition, from_state, to_state)
+    SELECT dataset_id, claim, 'reverted', 'i', was, 'queued' FROM reverted
+)
+SELECT dataset_id FROM reverted ORDER BY dataset_id
+"""
+
+_DIVERGED: Final = """
+SELECT claim, direction, flipped_at IS NOT NULL, source_identifier, target_namespace, table_name, workspace_id
+FROM reroot.moves WHERE dataset_id = %s AND state = 'parked' AND park_code = 'diverged'
+"""
+
+_RESOLVE: Final = """
+WITH resolved AS (
+    UPDATE reroot.moves m
+    SET state = %(to)s, direction = %(direction)s, given_up = %(lost)s,
+        old_location = CASE WHEN %(to)s = 'flipped' THEN %(lost)s ELSE old_location END,
+        flipped_at = CASE WHEN %(to)s = 'flipped' THEN flipped_at END, {fresh}
+    WHERE dataset_id = %(dataset)s AND state = 'parked' AND claim = %(claim)s
+    RETURNING dataset_id, claim
+)
+INSERT INTO reroot.move_events (dataset_id, claim, event, transition, from_state, to_state, detail)
+SELECT dataset_id, claim, 'resolved', %(letter)s, 'parked', %(to)s,
+       jsonb_build_object('keep', %(kept)s::text, 'given_up', %(lost)s::text)
+FROM resolved RETURNING 1
+"""
+
+
+class Keep(StrEnum):
+    """The side of a divergence that a person keeps."""
+
+    OLD = "old"
+    """The name that the move leaves."""
+    NEW = "new"
+    """The name that it goes to."""
+
+
+@dataclass(frozen=True, slots=True)
+class Diverged:
+    """A dataset whose two names have diverged; ``old`` is the one that its direction leaves."""
+
+    dataset_id: str
+    claim: int
+    direction: Direction
+    flipped: bool
+    """The resolver names ``new``; else ``old``."""
+    old: TableIdentifier
+    new: TableIdentifier
+    workspace_id: str
+
+    def side(self, keep: Keep) -> TableIdentifier:
+        """The identifier of one side."""
+        return self.old if keep is Keep.OLD else self.new
+
+
+def revert_datasets(connection: Connection, dataset_ids: Sequence[str]) -> list[str]:
+    """Take the moves of these datasets back; those that could not be are not returned. Raises ControlPlaneError."""
+    return _revert(connection, sql.SQL("dataset_id = ANY(%(values)s)"), list(dataset_ids))
+
+
+def revert_all(connection: Connection) -> list[str]:
+    """Take every move back that is flipped or done. Raises ControlPlaneError."""
+    return _revert(connection, sql.SQL("%(values)s::text[] IS NULL"), None)
+
+
+def diverged(connection: Connection, dataset_id: str) -> Diverged | None:
+    """The dataset if it is parked as diverged. Raises ControlPlaneError."""
+    with translated():
+        row: Any = connection.execute(_DIVERGED, (dataset_id,)).fetchone()
+    if row is None:
+        return None
+    claim, direction, flipped, source, place_namespace, name, workspace = row
+    way = Direction(direction)
+    legacy = TableIdentifier.within(source.removesuffix("." + name), name)
+    place = TableIdentifier.within(place_namespace, name)
+    old, new = (legacy, place) if way is Direction.OUT else (place, legacy)
+    return Diverged(dataset_id, claim, way, flipped, old, new, workspace)
+
+
+def resolve(connection: Connection, divergence: Diverged, keep: Keep, lost_location: str) -> bool:
+    """Order that one side is kept. ``lost_location`` is what the person was shown of the other: nothing else is lost.
+
+    False where the row has changed since it was read. Raises ControlPlaneError.
+    """
+    to, letter, direction = _way(divergence, keep)
+    with translated(), connection.transaction():
+        connection.execute(sql.SQL("SET LOCAL lock_timeout = {}").format(sql.Literal(f"{LOCK_SECONDS}s")))
+        done = connection.execute(
+            sql.SQL(_RESOLVE).format(fresh=sql.SQL(_FRESH)),
+            {
+                "dataset": divergence.dataset_id,
+                "claim": divergence.claim,
+                "to": to.value,
+                "letter": letter,
+                "direction": direction.value,
+                "kept": str(divergence.side(keep)),
+                "lost": lost_location,
+            },
+        ).fetchone()
+    return done is not None
+
+
+def _way(divergence: Diverged, keep: Keep) -> tuple[State, str, Direction]:
+    """The kept side becomes, or stays, the live one; the other is withdrawn after the grace."""
+    if not divergence.flipped:
+        return State.QUEUED, "g", divergence.direction
+    if keep is Keep.NEW:
+        return State.FLIPPED, "h", divergence.direction
+    turned = Direction.BACK if divergence.direction is Direction.OUT else Direction.OUT
+    return State.QUEUED, "i", turned
+
+
+def _revert(connection: Connection, condition: sql.SQL, values: list[str] | None) -> list[str]:
+    with translated(), connection.transaction():
+        connection.execute(sql.SQL("SET LOCAL lock_timeout = {}").format(sql.Literal(f"{LOCK_SECONDS}s")))
+        query = sql.SQL(_REVERT).format(condition=condition, fresh=sql.SQL(_FRESH))
+        return [row[0] for row in connection.execute(query, {"values": values}).fetchall()]
