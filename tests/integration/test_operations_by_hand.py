@@ -19,7 +19,7 @@ from worker.controlplane import operations
 from worker.controlplane.connection import connect
 from worker.controlplane.election import elected
 from worker.controlplane.workers import note_alive, note_gone
-from worker.identifiers import QUARANTINE_NAMESPACE, TableIdentifier
+from worker.identifiers import QUARANTINE_NAMESPACE, TableIdentifier, quarantine_identifier
 from worker.lakehouse.port import CatalogError, ErrorCode, ErrorKind
 from worker.messages import Queue
 from worker.outcome import Done, Park, ParkCode
@@ -67,8 +67,8 @@ def test_the_query_of_locks_says_who_holds_which_dataset(stage: Stage) -> None:
     subject, other = stage.subject(), stage.subject(catalog="Other")
     with stage.writing(subject):
         assert [str(row[0]) for row in query(stage, "SELECT d.id")] == [subject.id]
+    held: list[tuple[object, ...]] = []
     with stage.when("register", lambda: held.extend(query(stage, "SELECT d.id"))):
-        held: list[tuple[object, ...]] = []
         stage.attempt(other)
     assert [(str(row[0]), row[3]) for row in held] == [(other.id, "reroot-lock")]
 
@@ -94,6 +94,17 @@ def test_the_query_of_the_quarantine_names_where_the_pointer_is(stage: Stage) ->
     (row,) = query(stage, "-- Pointers")
     place = TableIdentifier.within(QUARANTINE_NAMESPACE, str(row[2]).removeprefix(QUARANTINE_NAMESPACE + "."))
     assert place in stage.catalog.names
+
+
+def test_the_query_of_the_quarantine_cuts_a_long_name_where_the_worker_does(stage: Stage) -> None:
+    subject = stage.subject()
+    ((entry,),) = stage.execute(
+        "INSERT INTO reroot.pointers (dataset_id, claim, action, namespace, table_name, warehouse, table_uuid,"
+        " metadata_location, sequence_number)"
+        " VALUES (%s, 1, 'withdraw', 'datasets', repeat('n', 255), 'w', 'u', 'm', 1) RETURNING id",
+        (subject.id,),
+    )
+    assert [row[2] for row in query(stage, "-- Pointers")] == [str(quarantine_identifier("n" * 255, entry))]
 
 
 @pytest.fixture
@@ -208,19 +219,6 @@ def test_a_replaced_table_can_be_accepted(stage: Stage, *, stale: bool) -> None:
         assert stage.parked(subject) == ParkCode.NAME_TAKEN
 
 
-def test_diverged_names_move_on_when_the_other_pointer_is_dropped(stage: Stage) -> None:
-    subject = stage.subject()
-    stage.attempt(subject)
-    stage.catalog.commit(subject.old)
-    stage.catalog.commit(subject.new)
-    assert stage.finish(subject) == "parked"
-    assert stage.parked(subject) == ParkCode.DIVERGED
-    stage.catalog.drop(subject.old)
-    retry(stage, subject.id)
-    assert stage.finish(subject) == "done"
-    assert stage.pointers(subject) == {subject.new}
-
-
 def test_a_live_name_that_was_dropped_is_put_back_from_the_journal(stage: Stage) -> None:
     subject = stage.subject()
     stage.attempt(subject)
@@ -239,25 +237,3 @@ def test_a_live_name_that_was_dropped_is_put_back_from_the_journal(stage: Stage)
     stage.catalog.register(subject.new, newest)
     retry(stage, subject.id)
     assert stage.finish(subject) == "done"
-
-
-def test_a_move_is_taken_back_and_made_again(stage: Stage, valkey: str) -> None:
-    subject = stage.subject()
-    assert stage.finish(subject) == "done"
-    stage.catalog.register(subject.old, stage.catalog.names[subject.new])
-    assert by_hand(stage, "Taking a move back by hand", subject.id) == [-1, 1, 1, 1, 1, -1]
-    stage.catalog.drop(subject.new)
-    assert stage.live(subject) == subject.old
-    assert stage.control_plane.logged_identifiers(subject.id) == [str(subject.old)]
-    operator = Operator(stage.url, valkey)
-    assert operator.types("check").code == 0
-    assert operator.types("move", "--dataset", subject.id, "--again").code == 0
-    assert stage.finish(subject) == "done"
-    assert stage.pointers(subject) == {subject.new}
-
-
-def test_nothing_is_taken_back_that_is_not_done(stage: Stage) -> None:
-    subject = stage.subject()
-    assert stage.attempt(subject) == Done("flipped")
-    assert by_hand(stage, "Taking a move back by hand", subject.id)[2] == 0
-    assert stage.live(subject) == subject.new
