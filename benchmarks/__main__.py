@@ -7,6 +7,7 @@ Must not know: how one is measured.
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Final
@@ -80,6 +81,7 @@ def _loads(names: list[str] | None) -> tuple[moves.Load, ...]:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by SIGTERM"))  # in order, so that nothing is left
     try:
         sys.exit(main())
     except ServiceError as error:

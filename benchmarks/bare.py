@@ -18,6 +18,8 @@ from urllib.parse import quote
 
 import urllib3
 
+from demo.processes import ServiceError
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from multiprocessing.connection import Connection
@@ -99,12 +101,16 @@ def run(port: int, errands: Sequence[Errand], processes: int) -> Floor:
     crew: list[tuple[SpawnProcess, Connection]] = []
     for _ in range(processes):
         here, there = context.Pipe(duplex=False)
-        process = context.Process(target=_loop, args=(port, list(errands), placed, retired, start, there))
+        process = context.Process(target=_loop, args=(port, list(errands), placed, retired, start, there), daemon=True)
         process.start()
+        there.close()  # so that a loop that dies is an end of file, not silence
         crew.append((process, here))
     start.wait(120)
     begun = time.monotonic()
-    spent = [here.recv() for _, here in crew]
+    try:
+        spent = [here.recv() for _, here in crew]
+    except EOFError:
+        raise ServiceError("a bare loop has ended with an error, see above") from None
     seconds = time.monotonic() - begun
     for process, _ in crew:
         process.join(30)

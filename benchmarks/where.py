@@ -56,12 +56,13 @@ def _per_move(folder: Path, count: int) -> dict[str, tuple[float, float]]:
         for line in file.read_text(encoding="utf-8").splitlines():
             spent = json.loads(line)
             gap = spent.pop("gap")
-            wall["between two jobs"] += gap if gap < _PAUSE else 0.0
+            wall["between two jobs" if gap < _PAUSE else "without a job"] += gap
             spent.pop("outcome")
             for name, milliseconds in spent.items():
                 kind = cpu if name.endswith(" cpu") else wall
                 kind[name.removesuffix(" cpu")] += milliseconds
-    wall["rest of the attempt"] = 2 * wall["attempt"] - sum(wall.values()) + wall["between two jobs"]
+    idle = wall["between two jobs"] + wall["without a job"]
+    wall["rest of the attempt"] = 2 * wall["attempt"] + idle - sum(wall.values())
     cpu["rest of the attempt"] = 2 * cpu["attempt"] - sum(cpu.values())
     order = sorted(wall, key=lambda name: -wall[name])
     return {name: (wall[name] / count, cpu[name] / count) for name in order}
