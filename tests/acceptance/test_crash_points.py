@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 import pytest
 
-from tests.support.catalog_fixtures import rest_server
+from tests.support.catalog_fixtures import rest_server, rest_servers
 from tests.support.controlplane import ControlPlaneFixture, legacy_identifier
 from tests.support.crashing import Moment, Points, Watched, in_child
 from tests.support.tables import make_table, pyiceberg_catalog_for, rows_from, sql_connection
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from worker.lakehouse.connection import CatalogConnection
 
-__all__ = ["rest_server"]
+__all__ = ["rest_server", "rest_servers"]
 
 pytestmark = pytest.mark.timeout(600)
 

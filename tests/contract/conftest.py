@@ -10,7 +10,7 @@ from pydantic import SecretStr
 
 from tests.contract.capabilities import MARKER
 from tests.contract.subjects import RealSubject, RealTablesInTheDouble, RestDoubleSubject, SimulatedTables, Subject
-from tests.support.catalog_fixtures import rest_server
+from tests.support.catalog_fixtures import rest_servers
 from tests.support.rest_double import TEMPERAMENTS
 from tests.support.tables import sql_connection
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tests.support.rest_double import Temperament
     from worker.lakehouse.connection import CatalogConnection
 
-__all__ = ["rest_server"]
+__all__ = ["rest_servers"]
 
 
 def _sqlite(folder: Path) -> CatalogConnection:
@@ -48,10 +48,13 @@ def _sql_on_postgres(request: pytest.FixtureRequest) -> Subject:
     return RealSubject(sql_connection(url, folder / "warehouse"), folder / "warehouse")
 
 
-def _rest(request: pytest.FixtureRequest) -> Subject:
-    server = request.getfixturevalue("rest_server")
-    # Pages of two, so that every listing here has several.
-    return RealSubject(server.connection(**{"rest-page-size": "2"}), server.warehouse)
+def _rest(version: str, database: str) -> Callable[[pytest.FixtureRequest], Subject]:
+    def subject(request: pytest.FixtureRequest) -> Subject:
+        server = request.getfixturevalue("rest_servers").running(version, database)
+        # Pages of two, so that every listing here has several.
+        return RealSubject(server.connection(**{"rest-page-size": "2"}), server.warehouse)
+
+    return subject
 
 
 def _rest_double(temperament: Temperament) -> Callable[[pytest.FixtureRequest], Subject]:
@@ -63,7 +66,10 @@ SUBJECTS = {
     "simulated": _simulated,
     "sqlite": _sql_on_sqlite,
     "postgres": _sql_on_postgres,
-    "rest": _rest,
+    "rest-1.10.1-postgres": _rest("1.10.1", "postgres"),
+    "rest-1.10.1-sqlite": _rest("1.10.1", "sqlite"),
+    "rest-1.11.0-postgres": _rest("1.11.0", "postgres"),
+    "rest-1.11.0-sqlite": _rest("1.11.0", "sqlite"),
     **{f"double-{name}": _rest_double(temperament) for name, temperament in TEMPERAMENTS.items()},
 }
 

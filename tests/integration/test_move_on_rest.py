@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pydantic import SecretStr
 
-from tests.support.catalog_fixtures import rest_server
+from tests.support.catalog_fixtures import RestServers, rest_servers
 from tests.support.controlplane import ControlPlaneFixture, legacy_identifier
 from tests.support.lossy_wire import Loss, LossyWire
 from tests.support.tables import append, count_rows, make_table, pyiceberg_catalog_for
@@ -32,9 +32,11 @@ if TYPE_CHECKING:
     from worker.lakehouse.port import Catalog
     from worker.outcome import Outcome
 
-__all__ = ["rest_server"]
+__all__ = ["rest_servers"]
 
 WAREHOUSE = "w_1"
+OLDER, NEWER = "1.10.1", "1.11.0"
+on_every_version = pytest.mark.parametrize("version", [OLDER, NEWER], indirect=True)
 CLEAN_MOVE = 8
 """Requests: look, register, look, look again; later look, rename into quarantine, look, drop."""
 
@@ -131,9 +133,16 @@ class Lake:
 
 
 @pytest.fixture
-def lake(database: str, control_plane: ControlPlaneFixture, rest_server: RestServer) -> Iterator[Lake]:
-    with LossyWire(rest_server.uri) as wire:
-        opened = Lake(database, control_plane, rest_server, wire)
+def version(request: pytest.FixtureRequest) -> str:
+    """The server's version, where a test does not name several."""
+    return getattr(request, "param", OLDER)
+
+
+@pytest.fixture
+def lake(database: str, control_plane: ControlPlaneFixture, rest_servers: RestServers, version: str) -> Iterator[Lake]:
+    server = rest_servers.running(version, "postgres")
+    with LossyWire(server.uri) as wire:
+        opened = Lake(database, control_plane, server, wire)
         yield opened
         opened.close()
 
@@ -154,6 +163,7 @@ def warm(lake: Lake, worker: Mover) -> None:
     lake.wire.all_requests.clear()
 
 
+@on_every_version
 def test_a_clean_move_is_eight_requests_and_touches_no_file(lake: Lake) -> None:
     worker = lake.worker()
     warm(lake, worker)
@@ -178,7 +188,9 @@ def test_a_clean_move_is_eight_requests_and_touches_no_file(lake: Lake) -> None:
     assert lake.plane.iceberg_namespace(subject.id) == ".".join(subject.new.namespace)
 
 
-@pytest.mark.parametrize("when", ["before", "after", "503"])
+@pytest.mark.parametrize(
+    ("version", "when"), [(OLDER, "before"), (OLDER, "after"), (OLDER, "503"), (NEWER, "after")], indirect=["version"]
+)
 @pytest.mark.parametrize("number", range(1, CLEAN_MOVE + 1))
 def test_any_request_may_be_lost(lake: Lake, number: int, when: str) -> None:
     worker = lake.worker()
@@ -197,6 +209,7 @@ def test_any_request_may_be_lost(lake: Lake, number: int, when: str) -> None:
     assert lake.plane.execute("SELECT count(*) FROM reroot.pointers WHERE closed_at IS NULL") == [(0,)]
 
 
+@on_every_version
 def test_ten_workers_at_one_dataset(lake: Lake) -> None:
     subject = lake.subject()
     workers = [lake.worker(f"worker-{number}") for number in range(10)]
@@ -210,6 +223,7 @@ def test_ten_workers_at_one_dataset(lake: Lake) -> None:
     assert lake.names(subject) == {subject.new}
 
 
+@on_every_version
 def test_an_engine_without_the_lock_that_commits_to_the_old_name_after_the_flip_is_not_lost(lake: Lake) -> None:
     worker = lake.worker()
     subject = lake.subject()
@@ -221,6 +235,7 @@ def test_an_engine_without_the_lock_that_commits_to_the_old_name_after_the_flip_
     assert count_rows(lake.writer, subject.new) == 30
 
 
+@on_every_version
 def test_a_metadata_file_that_is_cleaned_up_during_the_grace_does_not_stop_the_withdrawal(lake: Lake) -> None:
     worker = lake.worker()
     subject = lake.subject()

@@ -1,7 +1,7 @@
 """The reference Iceberg REST server, a real one, in a process of its own.
 
-Its catalog is in a Postgres database, its warehouse a local folder. It listens on all interfaces: it has no setting for
-that, and lives as long as a test run.
+Its catalog is in a database of Postgres or SQLite, its warehouse a local folder. It listens on all interfaces: it has
+no setting for that, and lives as long as a test run.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pydantic import SecretStr
 
 from demo.processes import Process, ServiceError, wait_until
 from demo.services import free_port
-from tests.support.fetch_catalogs import reference_server
+from tests.support.fetch_catalogs import REFERENCES
 from tests.support.left_out import leave_out
 from worker.lakehouse.connection import CatalogConnection, CatalogType
 
@@ -31,10 +31,11 @@ _START: Final = 60.0
 
 
 class RestServer:
-    """One server: ``with RestServer(folder, database_url) as server``."""
+    """One server: ``with RestServer(folder, database_url) as server``; the database is Postgres or ``sqlite:///…``."""
 
-    def __init__(self, folder: Path, database_url: str) -> None:
+    def __init__(self, folder: Path, database_url: str, *, version: str = "1.10.1") -> None:
         self.warehouse = folder / "warehouse"
+        self._version = version
         self._log = folder / "server.log"
         self._database = urlsplit(database_url)
         self._port = 0
@@ -56,9 +57,9 @@ class RestServer:
     def start(self) -> Self:
         """Start it and wait until it answers."""
         java = shutil.which("java")
-        jars = reference_server()
+        jars = REFERENCES[self._version].class_path()
         if java is None or jars is None:
-            leave_out("no reference Iceberg REST server on this machine (java, mvn, then: make catalogs)")
+            leave_out(f"no reference Iceberg REST server {self._version} here (java, mvn, then: make catalogs)")
         self.warehouse.mkdir(parents=True, exist_ok=True)
         self._port = free_port()
         classpath = os.pathsep.join(str(jar) for jar in jars)
@@ -84,11 +85,14 @@ class RestServer:
 
     def _environment(self) -> dict[str, str]:
         database = self._database
+        jdbc = f"jdbc:postgresql://{database.hostname}:{database.port}{database.path}"
+        if database.scheme == "sqlite":
+            jdbc = f"jdbc:sqlite:{database.path}"
         return {
             "PATH": os.defpath,
             "CATALOG_REST_PORT": str(self._port),
-            "CATALOG_URI": f"jdbc:postgresql://{database.hostname}:{database.port}{database.path}",
-            "CATALOG_JDBC_USER": database.username or "",
+            "CATALOG_URI": jdbc,
+            "CATALOG_JDBC_USER": database.username or "nobody",
             "CATALOG_JDBC_PASSWORD": database.password or "",
             "CATALOG_JDBC_SCHEMA__VERSION": "V1",
             "CATALOG_JDBC_STRICT__MODE": "true",
