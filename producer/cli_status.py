@@ -6,20 +6,22 @@ Must not know: SQL.
 ``--json`` is one document, the fields of ``worker.controlplane.reporting.Status``: ``catalogs`` (each with
 ``workspace_id``, ``catalog`` and a count per state: ``queued``, ``flipped``, ``done``, ``parked``, ``reverted``),
 ``running``, ``due``, ``in_grace``, ``oldest``, ``rate`` (``flipped`` and ``done`` in ``seconds``), ``waiting``,
-``busy``, ``warehouses_away``, ``failures``, ``workers``. Ages and distances are in seconds.
+``busy``, ``warehouses`` (each with ``warehouse``, the ``strategy`` in force or null, its ``reason`` and
+``set_by_operator``), ``warehouses_away``, ``failures``, ``workers``. Ages and distances are in seconds.
 """
 
 from __future__ import annotations
 
 import time
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from producer import reach, scope
 from producer.ends import START_WORKER
 from producer.screen import Screen, age, count
+from producer.strategies import in_force, told
 from worker.controlplane import reporting
 from worker.settings import load_settings
 
@@ -30,20 +32,26 @@ Watch = Annotated[bool, typer.Option("--watch", help="Show it again every two se
 
 WATCH_SECONDS: Final = 2.0
 
+_LOUD: Final = "bold red"
+
+_STRATEGIES: Final = 5
+"""Lines about strategies that the text has at most."""
+
 
 def status(*, watch: Watch = False, as_json: scope.AsJson = False) -> None:
     """Show how the moves stand: per catalog, what waits for what, the rate, the last failures."""
     screen = Screen()
-    with reach.controlplane(load_settings()) as connection:
+    settings = load_settings()
+    with reach.controlplane(settings) as connection:
         try:
             while True:
                 now = reporting.status(connection)
                 if watch and screen.terminal:
                     screen.out.clear()
                 if as_json:
-                    screen.json(asdict(now))
+                    screen.json(_shape(now, settings.strategy))
                 else:
-                    show_status(now, screen)
+                    show_status(now, screen, settings.strategy)
                 if not watch:
                     return
                 time.sleep(WATCH_SECONDS)
@@ -51,12 +59,39 @@ def status(*, watch: Watch = False, as_json: scope.AsJson = False) -> None:
             return  # the ordinary end of watching
 
 
-def show_status(now: Status, screen: Screen) -> None:
-    """The text form."""
+def _shape(now: Status, setting: str) -> dict[str, Any]:
+    return {**asdict(now), "warehouses": [asdict(in_force(known, setting)) for known in now.warehouses]}
+
+
+def show_status(now: Status, screen: Screen, setting: str) -> None:
+    """The text form. ``setting`` is that of the strategy."""
+    _show_refused_credentials(now, screen)
     _show_catalogs(now, screen)
     _show_work(now, screen)
+    _show_strategies(now, screen, setting)
     _show_waiting(now, screen)
     _show_failures(now, screen)
+
+
+def _show_refused_credentials(now: Status, screen: Screen) -> None:
+    """Above everything else: no job fails by it, so nothing else would show that a person must act."""
+    refused = [away for away in now.warehouses_away if away.credentials_refused]
+    for away in refused:
+        screen.line(
+            f"CREDENTIALS REFUSED by warehouse {away.warehouse} for {age(away.seconds)}: nothing moves there", _LOUD
+        )
+        screen.line(f"  {away.reason}")
+    if refused:
+        screen.line("  Mend REROOT_CATALOG_AUTH and what goes with it (reroot config), restart the workers")
+        screen.line()
+
+
+def _show_strategies(now: Status, screen: Screen, setting: str) -> None:
+    lines = told(in_force(known, setting) for known in now.warehouses)
+    for line in lines[:_STRATEGIES]:
+        screen.line(f"strategy   {line}")
+    if len(lines) > _STRATEGIES:
+        screen.line(f"           and {len(lines) - _STRATEGIES:,} more (reroot warehouse)")
 
 
 def _show_catalogs(now: Status, screen: Screen) -> None:

@@ -129,7 +129,16 @@ def test_the_shape_of_status_json(place: Place, operator: Operator) -> None:
         "rate": {"seconds": "int", "flipped": "int", "done": "int"},
         "waiting": [{"waiting_for": "str", "datasets": "int", "next_in": "float"}],
         "busy": [{"dataset_id": "str", "seconds": "float", "times": "int"}],
-        "warehouses_away": [{"warehouse": "str", "seconds": "float", "retry_in": "float", "reason": "str"}],
+        "warehouses": [{"warehouse": "str", "strategy": "NoneType", "reason": "str", "set_by_operator": "bool"}],
+        "warehouses_away": [
+            {
+                "warehouse": "str",
+                "seconds": "float",
+                "retry_in": "float",
+                "reason": "str",
+                "credentials_refused": "bool",
+            }
+        ],
         "failures": [{"dataset_id": "str", "code": "str", "text": "str", "remedy": "str", "seconds": "float"}],
         "workers": [{"worker": "str", "queues": ["str"], "concurrency": "int", "seconds": "float"}],
     }

@@ -1,6 +1,7 @@
 """How the moves stand, for ``reroot status`` and for whoever waits for them.
 
-Responsible for: counts per catalog, what runs and waits and for what, the rate, the last failures, workers alive.
+Responsible for: counts per catalog, what runs and waits and for what, the rate, the last failures, workers alive, and
+how tables are moved in each warehouse.
 Reads only. Times are ages or distances in seconds by the database's clock, never by the reader's.
 Must not know: how it is shown.
 """
@@ -11,13 +12,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from worker.controlplane.connection import translated
+from worker.controlplane.warehouses import known_warehouses
 from worker.controlplane.workers import ALIVE_SECONDS
 from worker.moves.machine import State
+from worker.moves.ports import CREDENTIALS_REFUSED
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from worker.controlplane.connection import Connection
+    from worker.controlplane.warehouses import Warehouse
 
 RATE_SECONDS: Final = 300
 """The rate is taken over the last five minutes."""
@@ -86,6 +90,8 @@ class WarehouseAway:
     seconds: float
     retry_in: float
     reason: str
+    credentials_refused: bool
+    """It answers, and refuses ours: a person must act, waiting alone mends nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +128,8 @@ class Status:
     rate: Rate
     waiting: tuple[Waiting, ...]
     busy: tuple[BusyDataset, ...]
+    warehouses: tuple[Warehouse, ...]
+    """All that anything is known of, by name: how tables are moved there, and why so."""
     warehouses_away: tuple[WarehouseAway, ...]
     failures: tuple[Failure, ...]
     workers: tuple[WorkerAlive, ...]
@@ -142,7 +150,10 @@ def status(connection: Connection) -> Status:
             rate=Rate(RATE_SECONDS, *_one(connection, _RATE)),
             waiting=tuple(Waiting(*row) for row in connection.execute(_WAITING, {"shown": SHOWN})),
             busy=tuple(BusyDataset(*row) for row in connection.execute(_BUSY, {"shown": SHOWN})),
-            warehouses_away=tuple(WarehouseAway(*row) for row in connection.execute(_AWAY)),
+            warehouses=tuple(known_warehouses(connection)),
+            warehouses_away=tuple(
+                WarehouseAway(*row) for row in connection.execute(_AWAY, {"sign": CREDENTIALS_REFUSED})
+            ),
             failures=tuple(Failure(*row) for row in connection.execute(_FAILURES, {"shown": SHOWN})),
             workers=tuple(
                 WorkerAlive(worker, tuple(queues), concurrency, seconds)
@@ -221,7 +232,8 @@ LIMIT %(shown)s
 
 _AWAY: Final = """
 SELECT warehouse, extract(epoch FROM now() - coalesce(down_since, updated_at))::float8,
-       extract(epoch FROM down_until - now())::float8, coalesce(down_reason, '')
+       extract(epoch FROM down_until - now())::float8, coalesce(down_reason, ''),
+       coalesce(starts_with(down_reason, %(sign)s), false)
 FROM reroot.warehouses
 WHERE down_until IS NOT NULL
 ORDER BY down_since, warehouse

@@ -14,7 +14,7 @@ from worker.lakehouse.port import CatalogError, ErrorCode, Lakehouse, SoakError
 from worker.moves.job import Job, Memory, OutOfTimeError
 from worker.moves.machine import WORKABLE, State
 from worker.moves.place import place
-from worker.moves.ports import Action, ControlPlane, Lock, LockLostError, Move
+from worker.moves.ports import CREDENTIALS_REFUSED, Action, ControlPlane, Lock, LockLostError, Move
 from worker.moves.renaming import settle
 from worker.moves.retire import retire
 from worker.moves.withdraw import resume
@@ -130,7 +130,7 @@ def _ended_by(error: CatalogError, job: Job) -> Outcome:
             after = min(error.retry_after or _pause(job), _MAX_RETRY_AFTER)
             return Wait(after, f"throttled: {error}")
         case ErrorCode.UNAUTHORIZED:
-            return _away(job, _CREDENTIALS_WAIT, f"the catalog does not accept our credentials: {error}")
+            return _away(job, _CREDENTIALS_WAIT, f"{CREDENTIALS_REFUSED}: {error}")
         case ErrorCode.FORBIDDEN:
             return Park(ParkCode.FORBIDDEN, str(error), "grant what is missing, then `reroot retry`")
         case code if code in _AWAY:

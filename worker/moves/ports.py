@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from worker.identifiers import TableIdentifier, resolve
 
@@ -21,6 +21,10 @@ if TYPE_CHECKING:
 
     from worker.moves.machine import Direction, State
     from worker.outcome import Outcome, ParkCode
+
+
+CREDENTIALS_REFUSED: Final = "the catalog does not accept our credentials"
+"""How the reason begins of a warehouse that is away because of them: time alone does not mend that."""
 
 
 class Action(StrEnum):
