@@ -273,3 +273,24 @@ def test_when_the_next_row_is_due_is_known(ledger: Ledger) -> None:
     seconds = seconds_until_due(ledger.connection)
     assert seconds is not None
     assert 30 < seconds <= 40
+
+
+def test_a_warehouse_that_is_away_is_asked_by_one_and_the_others_stay(ledger: Ledger) -> None:
+    waiting = ledger.rows(5, warehouse="'away'")
+    elsewhere = ledger.rows(2, warehouse="'answers'")
+    unknown = ledger.rows(1)
+    ledger.connection.execute(
+        "INSERT INTO reroot.warehouses (warehouse, down_since, down_until)"
+        " VALUES ('away', now(), now() + interval '1 minute'), ('answers', NULL, NULL)"
+    )
+    ledger.top_up()
+    assert set(ledger.doorbell.sent) == {*elsewhere, *unknown}
+
+    ledger.connection.execute("UPDATE reroot.warehouses SET down_until = now() WHERE warehouse = 'away'")
+    ledger.top_up()
+    ledger.top_up()
+    assert ledger.doorbell.sent[3:] == waiting[:1]
+
+    ledger.connection.execute("UPDATE reroot.warehouses SET down_until = NULL WHERE warehouse = 'away'")
+    ledger.top_up()
+    assert ledger.doorbell.sent[4:] == waiting[1:]

@@ -40,21 +40,22 @@ _CLAIM: Final = """
 WITH m AS (
     UPDATE reroot.moves
     SET claim = claim + 1, attempts = attempts + 1, attempt_started_at = clock_timestamp(), worker = %(worker)s,
-        published_at = NULL, updated_at = clock_timestamp()
+        published_at = NULL, updated_at = clock_timestamp(),
+        warehouse = coalesce((SELECT t.warehouse FROM reroot.tenants t WHERE t.workspace_id = moves.workspace_id),
+                             %(warehouse)s)
     WHERE dataset_id = %(dataset)s AND claim = %(claim)s AND state = %(state)s
     RETURNING *
 )
 SELECT {move},
        d.id IS NOT NULL, d.workspace_id::text, d.iceberg_namespace, d.schema_id IS NOT NULL, c.workspace_id::text,
-       c.slug, s.slug, coalesce(t.warehouse, %(warehouse)s), l.snapshot_id,
+       c.slug, s.slug, m.warehouse, l.snapshot_id,
        extract(epoch FROM w.down_until - clock_timestamp())::float8, w.strategy, coalesce(w.set_by_operator, false),
        {entries}
 FROM m
 LEFT JOIN datasets d ON d.id = %(dataset)s::{dataset_type}
 LEFT JOIN schemas s ON s.id = d.schema_id
 LEFT JOIN catalogs c ON c.id = s.catalog_id
-LEFT JOIN reroot.tenants t ON t.workspace_id = m.workspace_id
-LEFT JOIN reroot.warehouses w ON w.warehouse = coalesce(t.warehouse, %(warehouse)s)
+LEFT JOIN reroot.warehouses w ON w.warehouse = m.warehouse
 LEFT JOIN LATERAL (
     SELECT snapshot_id FROM iceberg_sync_log
     WHERE dataset_id = %(dataset)s::{log_type} AND status = 'succeeded'

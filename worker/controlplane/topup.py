@@ -7,7 +7,8 @@ Must not know: Celery (a ``Doorbell`` is handed in), when it is called.
 Due is what is planned or waiting and past its ``not_before``, what is flipped and past its grace, and what an attempt
 left behind when it died: claimed, while nobody holds the dataset's lock. An open rename or withdrawal in the journal is
 due at once and goes first. A row that was published and never started is sent again only after a while *and* when the
-queue is empty: a long queue is no reason to make it longer.
+queue is empty: a long queue is no reason to make it longer. Of a warehouse that is away one row at a time is sent, as
+the probe, so that ten thousand waiting jobs beat neither on it nor on the ledger.
 """
 
 from __future__ import annotations
@@ -47,10 +48,20 @@ _URGENT: Final = sql.SQL(
 _UNPUBLISHED: Final = sql.SQL("not_before <= now() AND published_at IS NULL")
 _LOST: Final = sql.SQL("not_before <= now() AND published_at < now() - make_interval(secs => %(republish_after)s)")
 
+_ASKABLE: Final = sql.SQL(
+    "(warehouse IS NULL"
+    " OR NOT EXISTS (SELECT FROM reroot.warehouses w WHERE w.warehouse = moves.warehouse AND w.down_until IS NOT NULL)"
+    " OR dataset_id IN (SELECT DISTINCT ON (p.warehouse) p.dataset_id"
+    "  FROM reroot.moves p JOIN reroot.warehouses w ON w.warehouse = p.warehouse AND w.down_until <= now()"
+    "  WHERE p.state IN ('queued', 'flipped') AND p.not_before <= now()"
+    "  ORDER BY p.warehouse, p.not_before, p.dataset_id))",
+)
+"""Its warehouse answers, or it is the one that asks whether it does again: the others stay where they are."""
+
 _CLAIM: Final = sql.SQL(
     "UPDATE reroot.moves m SET published_at = clock_timestamp()"
     " FROM (SELECT dataset_id FROM reroot.moves"
-    "       WHERE state IN ('queued', 'flipped') AND {condition} AND {abandoned}"
+    "       WHERE state IN ('queued', 'flipped') AND {condition} AND {abandoned} AND {askable}"
     "       ORDER BY not_before, dataset_id LIMIT %(room)s FOR UPDATE SKIP LOCKED) due"
     " WHERE m.dataset_id = due.dataset_id"
     " RETURNING m.dataset_id, m.not_before, m.published_at",
@@ -107,7 +118,7 @@ def _mark(connection: Connection, conditions: list[sql.SQL], room: int, republis
     with translated():
         for condition in conditions:
             if room > len(marked):
-                statement = _CLAIM.format(condition=condition, abandoned=_ABANDONED)
+                statement = _CLAIM.format(condition=condition, abandoned=_ABANDONED, askable=_ASKABLE)
                 parameters = {"room": room - len(marked), "republish_after": republish_after}
                 rows = connection.execute(statement, parameters).fetchall()
                 marked += sorted(rows, key=lambda row: (row[1], row[0]))

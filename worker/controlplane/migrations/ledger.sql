@@ -4,6 +4,8 @@
 CREATE TABLE reroot.moves (
     dataset_id          text PRIMARY KEY,
     workspace_id        text NOT NULL,
+    -- Where the table is, as the last attempt found it; NULL before the first.
+    warehouse           text,
     state               text NOT NULL DEFAULT 'queued'
                         CONSTRAINT moves_state_known CHECK (state IN ('queued', 'flipped', 'done', 'parked')),
     direction           text NOT NULL DEFAULT 'out'
