@@ -146,11 +146,7 @@ def decide(old: Sighting, new: Sighting | NotLooked, evidence: Evidence) -> Step
 
 def _both(source: Table, target: Table, evidence: Evidence) -> Step | Park:
     if target.uuid != source.uuid:
-        return Park(
-            ParkCode.NAME_TAKEN,
-            f"{target.identifier} is another table (uuid {target.uuid}, not {source.uuid})",
-            "rename or drop that table, or give the dataset another schema, then `reroot retry`",
-        )
+        return name_taken(target, source.uuid)
     match relation(target, source, evidence.registered):
         case Relation.SAME | Relation.AHEAD:
             return Step.GO_ON
@@ -184,6 +180,15 @@ def _source_replaced(table: Table, evidence: Evidence) -> Park:
         ParkCode.SOURCE_REPLACED,
         f"{table.identifier} is another table now (uuid {table.uuid}, it was {evidence.table_uuid})",
         "find out who replaced it; `reroot show` has the location of the table that was there",
+    )
+
+
+def name_taken(other: Table, table_uuid: str) -> Park:
+    """Another table stands where ours is to go. It is never touched."""
+    return Park(
+        ParkCode.NAME_TAKEN,
+        f"{other.identifier} is another table (uuid {other.uuid}, not {table_uuid})",
+        "rename or drop that table, or give the dataset another schema, then `reroot retry`",
     )
 
 

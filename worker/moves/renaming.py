@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING
 from worker.lakehouse.port import CatalogError, ErrorCode, ErrorKind, Table
 from worker.moves.flipping import flip, flip_of, refused
 from worker.moves.goal import Goal, goal_of
-from worker.moves.look import Gone, There, Unclear
+from worker.moves.look import Gone, There, Unclear, name_taken
 from worker.moves.machine import State
 from worker.moves.ports import Action, Closed, Entry, Pointer
-from worker.outcome import Outcome, Park, ParkCode, Retry, backoff
+from worker.outcome import Outcome, ParkCode, Retry, backoff
 
 if TYPE_CHECKING:
     from worker.identifiers import TableIdentifier
@@ -106,11 +106,7 @@ def _ask(job: Job, goal: Goal, entry: Entry, error: CatalogError | None) -> Outc
             return flip(job, flip_of(job, goal, table, table, State.DONE, [entry.id]))
         case There(other) if error is not None and error.kind is not ErrorKind.UNKNOWN:
             job.controlplane.close(entry, Closed.VOID)
-            return Park(
-                ParkCode.NAME_TAKEN,
-                f"{goal.target} is another table (uuid {other.uuid}, not {entry.pointer.table_uuid})",
-                "rename or drop that table, or give the dataset another schema, then `reroot retry`",
-            )
+            return name_taken(other, entry.pointer.table_uuid)
         case Gone() if error is not None and error.kind is not ErrorKind.UNKNOWN:
             return _certainly_not(job, goal, entry, error)
         case _:

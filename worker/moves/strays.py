@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 from worker.moves.look import Gone, There, Unclear
 from worker.moves.machine import State
 from worker.moves.ports import Action, Closed, Entry
-from worker.moves.withdraw import withdraw
-from worker.outcome import Outcome, Park, ParkCode
+from worker.moves.withdraw import doubtful, withdraw
 
 if TYPE_CHECKING:
     from worker.identifiers import TableIdentifier
     from worker.moves.job import Job
+    from worker.outcome import Outcome
 
 
 def withdraw_strays(job: Job, keep: TableIdentifier) -> Outcome | None:
@@ -58,8 +58,6 @@ def _withdraw_ours(job: Job, entry: Entry) -> Outcome | None:
                 job.controlplane.close(entry, Closed.WITHDRAWN)
             return ended
         case _:
-            return Park(
-                ParkCode.WITHDRAWAL_DOUBTFUL,
-                f"{live} is gone or another table: {entry.pointer.identifier} is the last pointer and stays",
-                "`reroot show` has both locations; compare them, then `reroot retry`",
+            return doubtful(
+                f"{live} is gone or another table: {entry.pointer.identifier} is the last pointer and stays"
             )

@@ -31,10 +31,10 @@ def withdraw(job: Job, pointer: Pointer, keeper: Table, *, registered: bool) -> 
     ``registered``: keeper and pointer grew from one another by a registration of ours, as the journal says.
     """
     if job.live() == pointer.identifier:
-        return _doubtful(f"the resolver names {pointer.identifier}: it stays")
+        return doubtful(f"the resolver names {pointer.identifier}: it stays")
     given_up = pointer.metadata_location == job.move.given_up and keeper.uuid == pointer.table_uuid
     if keeper.identifier == pointer.identifier or not (given_up or reaches(keeper, pointer, registered=registered)):
-        return _doubtful(f"{keeper.identifier} does not hold all that {pointer.identifier} points to")
+        return doubtful(f"{keeper.identifier} does not hold all that {pointer.identifier} points to")
     return _fence(job, job.controlplane.journal(job.claimed, Action.WITHDRAW, pointer), keeper)
 
 
@@ -49,7 +49,7 @@ def resume(job: Job, entry: Entry) -> Outcome | None:
         return _inspect(job, entry, keeper.table, held, fence_again=True)
     if isinstance(keeper, Unclear):
         raise keeper.error
-    why = _doubtful(f"{live} is gone or another table: {pointer.identifier} is the last pointer and stays")
+    why = doubtful(f"{live} is gone or another table: {pointer.identifier} is the last pointer and stays")
     if isinstance(held, Unclear):
         raise held.error
     if isinstance(held, There):
@@ -166,7 +166,7 @@ def _drop_cleaned(job: Job, entry: Entry, at: TableIdentifier, keeper: Table, er
     ):
         return _drop(job, entry, at)
     job.controlplane.close(entry, Closed.LEFT)
-    return _doubtful(f"{at} cannot be read ({error}), and nothing shows that its file was cleaned up by commits since")
+    return doubtful(f"{at} cannot be read ({error}), and nothing shows that its file was cleaned up by commits since")
 
 
 def _back_to_live(job: Job, entry: Entry, held: Sighting) -> Outcome | None:
@@ -186,7 +186,7 @@ def _back_to_live(job: Job, entry: Entry, held: Sighting) -> Outcome | None:
             return _inspect(job, entry, home, held, fence_again=False)
         case _:
             job.controlplane.close(entry, Closed.LEFT)
-            return _doubtful(f"{pointer.identifier} was taken by another table; ours is {_quarantine(entry)}")
+            return doubtful(f"{pointer.identifier} was taken by another table; ours is {_quarantine(entry)}")
 
 
 def _give_back(job: Job, entry: Entry, then: Park | None) -> Outcome | None:
@@ -202,7 +202,7 @@ def _give_back(job: Job, entry: Entry, then: Park | None) -> Outcome | None:
             case There(_), There(_):
                 job.controlplane.close(entry, Closed.LEFT)
                 why = then.why if then else f"{name} was taken meanwhile"
-                return _doubtful(f"{why}; the pointer is left in quarantine as {shelter}")
+                return doubtful(f"{why}; the pointer is left in quarantine as {shelter}")
             case _:
                 return Retry(backoff(job.move.attempts, job.policy.jitter()), f"{shelter} is not back yet: {error}")
     job.controlplane.close(entry, Closed.RETURNED)
@@ -228,5 +228,6 @@ def _foreign(entry: Entry, table: Table) -> Park:
     )
 
 
-def _doubtful(why: str) -> Park:
+def doubtful(why: str) -> Park:
+    """Nothing is withdrawn in doubt: a person looks first."""
     return Park(ParkCode.WITHDRAWAL_DOUBTFUL, why, _LOOK_FIRST)
