@@ -10,6 +10,7 @@ from pydantic import SecretStr
 
 from tests.contract.capabilities import MARKER
 from tests.contract.subjects import RealSubject, RealTablesInTheDouble, RestDoubleSubject, SimulatedTables, Subject
+from tests.contract.summary import RECORDINGS
 from tests.support.catalog_fixtures import rest_servers
 from tests.support.rest_double import TEMPERAMENTS
 from tests.support.tables import sql_connection
@@ -77,6 +78,14 @@ SUBJECTS = {
 def pytest_configure(config: pytest.Config) -> None:
     """Announce the marker of what a test needs of a catalog."""
     config.addinivalue_line("markers", f"{MARKER}(capability, …): what not every catalog can do by its nature")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Say how much of the recordings the double answers alike."""
+    lines = config.stash.get(RECORDINGS, [])
+    if lines:
+        terminalreporter.section("recordings of real servers")
+        terminalreporter.write_line("\n".join(lines))
 
 
 @pytest.fixture

@@ -47,14 +47,15 @@ class Grants:
 
 @dataclass(frozen=True, slots=True)
 class Rights:
-    """What one user may do; ``grants`` None: everything."""
+    """What one user may do."""
 
     user: str
-    grants: Grants | None = None
+    grants: Grants | None
+    everything: bool
 
     def check_warehouse(self, scene: Scene, right: str) -> None:
         """Refuse what concerns the warehouse as a whole."""
-        if self.grants is None or right in self._on(WAREHOUSE):
+        if self.everything or right in self._on(WAREHOUSE):
             return
         if not self.sees_warehouse():
             raise scene.temperament.dialect.warehouse_missing(scene.warehouse.id, by_id=True)
@@ -63,18 +64,18 @@ class Rights:
 
     def check_namespace(self, scene: Scene, namespace: Levels, right: str) -> None:
         """Refuse what concerns a namespace."""
-        if self.grants is None or right in self._on(namespace):
+        if self.everything or right in self._on(namespace):
             return
-        if not self._sees(namespace):
+        if not self.sees(namespace):
             raise scene.temperament.dialect.namespace_missing(namespace)
         if right != "describe":
             raise said(403, "NamespaceActionForbidden", f"Namespace action `can_{right}_table` forbidden")
 
     def check_table(self, scene: Scene, row: Row, right: str) -> None:
-        """Refuse what concerns a table. Its rights come from where it was made, not from where it stands."""
-        if self.grants is None:
+        """Refuse what concerns a table. Its rights come from where it was made, not from where it was renamed to."""
+        if self.everything:
             return
-        held = self._on(row.home) | self.grants.on_tables.get(self.user, {}).get(row.table_uuid, set())
+        held = self._on_table(row)
         if not held:
             raise scene.temperament.dialect.table_missing(row.identifier)
         if right not in held:
@@ -82,9 +83,7 @@ class Rights:
 
     def may_read_files(self, row: Row) -> bool:
         """Whether the user is handed the table's credential."""
-        if self.grants is None:
-            return True
-        return "select" in self._on(row.home) | self.grants.on_tables.get(self.user, {}).get(row.table_uuid, set())
+        return self.everything or "select" in self._on_table(row)
 
     def forget(self, row: Row) -> None:
         """A row went, and what was granted on it."""
@@ -96,14 +95,22 @@ class Rights:
         granted = self.grants.on_namespaces.get(self.user, {})
         return set().union(*(granted.get(namespace[:depth], set()) for depth in range(len(namespace) + 1)))
 
-    def _sees(self, namespace: Levels) -> bool:
+    def _on_table(self, row: Row) -> set[str]:
+        assert self.grants is not None
+        held = self.grants.on_tables.get(self.user, {}).get(row.table_uuid, set())
+        return held.union(*map(self._on, row.homes))
+
+    def sees(self, namespace: Levels) -> bool:
         """A namespace is seen by whoever has a right on it or on anything in it."""
+        if self.everything:
+            return True
         assert self.grants is not None
         granted = self.grants.on_namespaces.get(self.user, {})
         return bool(self._on(namespace)) or any(held[: len(namespace)] == namespace for held in granted)
 
     def sees_warehouse(self) -> bool:
         """Whether the user has a right on anything at all."""
-        if self.grants is None:
+        if self.everything:
             return True
+        assert self.grants is not None
         return bool(self.grants.on_namespaces.get(self.user) or self.grants.on_tables.get(self.user))

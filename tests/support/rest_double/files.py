@@ -8,27 +8,26 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from worker.lakehouse.locations import local_path
+from worker.lakehouse.locations import local_path, normalise
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
 class Files:
-    """``mounts`` are prefixes of locations, such as ``s3://lake``, and the folders that stand for them."""
+    """``mounts`` are prefixes of locations, such as ``s3://lake``, with the folders that stand for them."""
 
     def __init__(self, mounts: Mapping[str, Path] | None = None) -> None:
         self._mounts = dict(mounts or {})
 
     def path(self, location: str) -> Path | None:
         """The file or folder of a location, None where this storage does not reach."""
-        local = local_path(location)
-        if local is not None:
-            return Path(local)
+        normal = normalise(location)
         for prefix, folder in self._mounts.items():
-            if location.startswith(prefix + "/"):
-                return folder / location.removeprefix(prefix + "/")
-        return None
+            if normal.startswith(prefix + "/"):
+                return folder / normal.removeprefix(prefix + "/")
+        local = local_path(normal)
+        return None if local is None else Path(local)
 
     def read(self, location: str) -> bytes:
         """The content of a metadata file, unpacked. Raises FileNotFoundError."""

@@ -53,6 +53,10 @@ class Gravitino(Dialect):
         message = f"Authorization failed due to system internal error, User: '{user}', Operation: '{operation}'"
         return Refused(500, "RuntimeException", message)
 
+    def not_in_use(self, warehouse: str) -> Exception:
+        """The catalog is disabled, which is noticed once the work is done."""
+        return Refused(500, "CatalogNotInUseException", f"The catalog {warehouse} is not in use")
+
     def not_entered(self, name: str) -> Exception:
         """The table was made and then not found among its own entities."""
         return Refused(500, "NoSuchTableException", f"Iceberg table does not exist: {name}")
@@ -61,6 +65,10 @@ class Gravitino(Dialect):
         """The namespace was dropped and its entity was mistaken for the parent's."""
         message = f"Entity carbon.{warehouse}.{level} has sub-entities, you should remove sub-entities first"
         return Refused(500, "NonEmptyEntityException", message)
+
+    def starts_not(self) -> Exception:
+        """A property of the catalog keeps it from starting."""
+        return Refused(400, "IllegalArgumentException", "No credential provider found for: no-such-provider")
 
     def delegation_refused(self, asked: str) -> Exception:
         """The header asks for a kind of access that is not handed out."""

@@ -13,12 +13,15 @@ if TYPE_CHECKING:
     from worker.identifiers import TableIdentifier
 
 _GETTING: Final = "Error getting tabular from catalog"
+_RENAMING: Final = "Error renaming tabular in catalog"
 _SAME_NAME: Final = "Tabular with the same name already exists in the namespace"
 _DUPLICATE: Final = (
     "Catalog backend error (Unexpected): error returned from database: duplicate key value violates unique constraint "
     '"unique_name_per_namespace_id" at line 664'
 )
 DEEPEST: Final = 5
+_KEPT: Final = frozenset({"refs", "partition-spec"})
+"""What its metadata names even where it is empty."""
 RESERVED: Final = frozenset({"system", "examples", "information_schema"})
 
 
@@ -36,14 +39,15 @@ class Lakekeeper(Dialect):
     """What config says besides."""
 
     def no_warehouse_named(self) -> Exception:
-        return said(
-            400, "GetConfigNoWarehouseProvided", "No warehouse specified. Please specify the 'warehouse' parameter"
-        )
+        message = "No warehouse specified. Please specify the 'warehouse' parameter in the GET /config request."
+        return said(400, "GetConfigNoWarehouseProvided", message)
 
     def warehouse_missing(self, name: str, *, by_id: bool) -> Exception:
         named = f"with id '{name}'" if by_id else f"'{name}'"
         message = f"A warehouse {named} does not exist"
-        return said(404, "NoSuchWarehouseException", message, "Warehouse not found or access denied")
+        return said(
+            404, "NoSuchWarehouseException", message, *(["Warehouse not found or access denied"] if by_id else [])
+        )
 
     def namespace_missing(self, namespace: tuple[str, ...]) -> Exception:
         message = f"Namespace with name '{'.'.join(namespace)}' does not exist in warehouse"
@@ -78,13 +82,15 @@ class Lakekeeper(Dialect):
 
     def rename_lost(self, identifier: TableIdentifier) -> Exception:
         either = "Either the source tabular or the destination namespace could not be found."
-        return said(404, "NoSuchTableException", _GETTING, either, "Error renaming tabular in catalog")
+        return said(404, "NoSuchTableException", _GETTING, either, _RENAMING)
 
-    def rename_taken(self, identifier: TableIdentifier) -> Exception:
+    def rename_taken(self, identifier: TableIdentifier, *, here: bool) -> Exception:
+        if here:
+            return said(404, "NoSuchTableException", _GETTING, _RENAMING)
         return self.rename_lost(identifier)
 
     def rename_raced(self, identifier: TableIdentifier) -> Exception:
-        return said(503, "CatalogBackendError", _DUPLICATE, "Error renaming tabular in catalog")
+        return said(503, "CatalogBackendError", _DUPLICATE, _RENAMING)
 
     def file_missing(self, location: str) -> Exception:
         message = f"IO error at `{location}`: Unknown S3 error during head operation: NotFound"
@@ -101,9 +107,16 @@ class Lakekeeper(Dialect):
         return said(409, "ConcurrentUpdateError", f"Tabular Table ID '{table_uuid}' was concurrently updated")
 
     def location_outside(self, location: str, root: str) -> Exception:
-        scheme = root.partition(":")[0]
-        if "://" not in location or not location.startswith((scheme, "s3")):
-            return said(400, "InvalidTableLocation", f"Provided location is not a valid URL: {location}")
+        if "://" not in location:
+            why = "Not a valid URL - `relative URL without a base`"
+            return said(
+                400, "InvalidTableLocation", f"Invalid location: Failed to parse '{location}' as Location: {why}"
+            )
+        if location.startswith("file:///") and not root.startswith("file:"):
+            why = "host is empty"
+            return said(
+                400, "InvalidTableLocation", f"Invalid location: Failed to parse '{location}' as Location: {why}"
+            )
         message = f"Provided location {location} is not a valid sublocation of the storage profile {root}."
         return said(400, "InvalidLocation", message)
 
@@ -133,7 +146,7 @@ class Lakekeeper(Dialect):
         try:
             uuid.UUID(prefix)
         except ValueError as error:
-            raise said(400, "WarehouseIdIsNotUUID", f"Provided warehouse id {prefix} is not a valid UUID") from error
+            raise said(400, "WarehouseIdIsNotUUID", "Provided WarehouseId is not a valid UUID. Got: {s}") from error
 
     def maintenance(self) -> Exception:
         """Nothing is changed for now; the connection ends with this answer."""
@@ -148,7 +161,7 @@ class Lakekeeper(Dialect):
 
     def written(self, document: dict[str, Any]) -> dict[str, Any]:
         """Without what is empty."""
-        kept = {name: value for name, value in document.items() if name == "refs" or value not in ([], {}, None)}
+        kept = {name: value for name, value in document.items() if name in _KEPT or value not in ([], {}, None)}
         kept["schemas"] = [
             {name: value for name, value in schema.items() if value != []} for schema in document["schemas"]
         ]
@@ -161,11 +174,11 @@ class LakekeeperMain(Lakekeeper):
     overrides: Mapping[str, str] = {}
     usage: Mapping[str, str] = {"idempotency-key-lifetime": "PT30M"}
 
-    def rename_taken(self, identifier: TableIdentifier) -> Exception:
-        return said(409, "AlreadyExistsException", _SAME_NAME, "Error renaming tabular in catalog")
+    def rename_taken(self, identifier: TableIdentifier, *, here: bool) -> Exception:
+        return said(409, "AlreadyExistsException", _SAME_NAME, _RENAMING)
 
     def rename_raced(self, identifier: TableIdentifier) -> Exception:
-        return self.rename_taken(identifier)
+        return self.rename_taken(identifier, here=False)
 
 
 def namespace_refused(namespace: tuple[str, ...]) -> Exception | None:
@@ -180,9 +193,9 @@ def namespace_refused(namespace: tuple[str, ...]) -> Exception | None:
     if not all(namespace):
         return said(400, "NamespacePartEmpty", "Namespace parts cannot be empty", shown)
     if namespace[0].lower() in RESERVED:
-        return said(400, "ReservedNamespace", f"Namespace is reserved for internal use: {namespace[0]}")
+        return said(400, "ReservedNamespace", "Namespace is reserved for internal use.")
     if any("+" in level for level in namespace):
-        return said(400, "InvalidNamespace", "Namespace parts cannot contain '+'", shown)
+        return said(400, "InvalidNamespace", "Namespace cannot contain '+' character.")
     return None
 
 
@@ -191,5 +204,5 @@ def name_refused(name: str) -> Exception | None:
     if not name:
         return said(400, "IdentifierNameEmpty", "name of the identifier cannot be empty")
     if "+" in name:
-        return said(400, "InvalidTableName", f"Table name '{name}' contains invalid characters")
+        return said(400, "InvalidTableName", "Table name cannot contain '+' character.")
     return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from tests.support.rest_double.gravitino import Gravitino
 from tests.support.rest_double.lakekeeper import Lakekeeper, namespace_refused, said
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from tests.support.rest_double.wire import Answer
 
 Entry = TypeVar("Entry")
+_PROTECTED: Final = "Namespace with name '{}' has protected child tables or views and force flag was not specified."
 
 
 def create(scene: Scene) -> Answer:
@@ -33,6 +34,7 @@ def create(scene: Scene) -> Answer:
             raise scene.temperament.dialect.namespace_taken(namespace)
         properties = new_properties(scene, namespace, body.get("properties") or {})
         scene.warehouse.add_namespace(namespace, properties)
+    scene.mind_disabled()
     return json_answer({"namespace": namespace, "properties": properties})
 
 
@@ -70,7 +72,7 @@ def listing(scene: Scene) -> Answer:
     with scene.warehouse.lock:
         if parent:
             scene.need_namespace(parent)
-        found = scene.warehouse.children_of(parent)
+        found = [child for child in scene.warehouse.children_of(parent) if scene.rights.sees(child)]
     shown = [namespace[:1] for namespace in found] if scene.temperament.flattens_listings else found
     chosen, token = page(scene, shown)
     return json_answer({"namespaces": chosen, **next_token(scene, token)})
@@ -83,7 +85,8 @@ def page(scene: Scene, entries: Sequence[Entry]) -> tuple[Sequence[Entry], str |
         return entries, None
     first = int(token or 0)
     last = first + int(size)
-    return entries[first:last], str(last) if last < len(entries) else None
+    more = last <= len(entries) if scene.temperament.full_page_has_next else last < len(entries)
+    return entries[first:last], str(last) if more else None
 
 
 def next_token(scene: Scene, token: str | None) -> dict[str, str | None]:
@@ -102,7 +105,7 @@ def drop(scene: Scene) -> Answer:
         recursive = scene.route.asked("recursive") == "true" and isinstance(temperament.dialect, Lakekeeper)
         if recursive:
             _empty(scene, namespace)
-        tables, children = len(scene.warehouse.rows_in(namespace)), len(scene.warehouse.children_of(namespace))
+        tables, children = len(scene.warehouse.rows_in(namespace)), len(scene.warehouse.below(namespace))
         deleted = sum(row.identifier.namespace == namespace for row in scene.warehouse.deleted)
         if tables or children or deleted:
             raise temperament.dialect.namespace_not_empty(namespace, tables, deleted, children)
@@ -117,12 +120,21 @@ def _empty(scene: Scene, namespace: Levels) -> None:
     forced = scene.route.asked("force") == "true"
     if scene.warehouse.soft_delete and not forced:
         raise said(
-            400, "NamespaceDeleteNotAllowed", "Recursive delete is not allowed in a warehouse with soft deletion"
+            400,
+            "NamespaceDeleteNotAllowed",
+            "Cannot recursively delete namespace with soft-deletion without force flag",
         )
     for child in scene.warehouse.children_of(namespace):
         _empty(scene, child)
         scene.warehouse.remove_namespace(child)
     for row in scene.warehouse.rows_in(namespace):
+        if row.protected and not forced:
+            raise said(
+                409,
+                "ChildTabularProtected",
+                _PROTECTED.format(".".join(namespace)),
+                "Error dropping Namespace in catalog",
+            )
         scene.warehouse.remove(row)
         if scene.route.asked("purge") == "true":
             scene.warehouse.purges.append(row.location)
@@ -134,7 +146,12 @@ def properties(scene: Scene) -> Answer:
     namespace, body = scene.namespace, scene.body()
     updates, removals = dict(body.get("updates") or {}), list(body.get("removals") or [])
     if scene.temperament.checks_names and "location" in updates:
-        raise said(400, "LocationCannotBeUpdated", "The location of a namespace cannot be updated")
+        raise said(
+            400,
+            "LocationCannotBeUpdated",
+            "Namespace property `location` cannot be updated.",
+            f'Location: "{updates["location"]}"',
+        )
     with scene.warehouse.lock:
         scene.need_namespace(namespace)
         held = scene.warehouse.properties_of(namespace)

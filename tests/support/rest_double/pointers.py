@@ -68,19 +68,18 @@ def _row(scene: Scene, identifier: TableIdentifier, metadata_location: str, docu
         location,
         metadata_location,
         written(scene, document),
-        identifier.namespace,
+        {identifier.namespace},
     )
 
 
 def _put(scene: Scene, row: Row, *, replaces: bool) -> None:
     dialect, warehouse = scene.temperament.dialect, scene.warehouse
-    check_location(scene, row.identifier.namespace, row.location, row.table_uuid)
     before = warehouse.row(row.identifier)
-    if before is not None and not before.staged:
-        if not replaces:
-            raise dialect.table_taken(row.identifier)
-        if before.protected:
-            raise dialect.protected(before.table_uuid)
+    if replaces and before is not None and before.protected:
+        raise dialect.protected(before.table_uuid)
+    check_location(scene, row.identifier.namespace, row.location, row.table_uuid, before if replaces else None)
+    if before is not None and not before.staged and not replaces:
+        raise dialect.table_taken(row.identifier)
     if scene.temperament.one_name_per_uuid and warehouse.knows(row.table_uuid, but=before):
         raise dialect.table_taken(row.identifier)
     if before is not None:
@@ -109,7 +108,8 @@ def rename(scene: Scene) -> Answer:
         row = scene.need_live(source)
         scene.need_namespace(target.namespace)
         if not scene.warehouse.same(source, target) and scene.warehouse.live(target) is not None:
-            raise scene.temperament.dialect.rename_taken(target)
+            here = source.namespace == target.namespace
+            raise scene.temperament.dialect.rename_taken(target, here=here)
         scene.warehouse.move(row, target)
     return NO_CONTENT
 
@@ -137,7 +137,8 @@ def _rename_row(scene: Scene, source: TableIdentifier, target: TableIdentifier) 
         if _is_taken(scene, row, target):
             # Which of the two it is, is a matter of microseconds: here, in turn.
             lost_a_race = not was_taken and next(_LOST_RACES) % 2
-            raise dialect.rename_raced(target) if lost_a_race else dialect.rename_taken(target)
+            here = source.namespace == target.namespace
+            raise dialect.rename_raced(target) if lost_a_race else dialect.rename_taken(target, here=here)
         warehouse.move(row, target)
     return NO_CONTENT
 

@@ -86,8 +86,8 @@ class Dialect:
         """The name belongs to a table."""
         return Refused(409, "AlreadyExistsException", f"Table already exists: {identifier}")
 
-    def rename_taken(self, identifier: TableIdentifier) -> Exception:
-        """The name that a rename wants belongs to a table."""
+    def rename_taken(self, identifier: TableIdentifier, *, here: bool) -> Exception:
+        """The name that a rename wants belongs to a table; ``here``: in the namespace where the source is."""
         return self.table_taken(identifier)
 
     def rename_lost(self, identifier: TableIdentifier) -> Exception:
@@ -96,7 +96,7 @@ class Dialect:
 
     def rename_raced(self, identifier: TableIdentifier) -> Exception:
         """The name was taken while the rename was under way."""
-        return self.rename_taken(identifier)
+        return self.rename_taken(identifier, here=False)
 
     def file_missing(self, location: str) -> Exception:
         """The metadata file is not in storage."""

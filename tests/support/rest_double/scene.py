@@ -6,6 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from tests.support.rest_double.gravitino import Gravitino
 from tests.support.rest_double.routes import levels_of
 from tests.support.rest_double.wire import Answer
 from worker.identifiers import TableIdentifier
@@ -75,6 +76,12 @@ class Scene:
                 raise dialect.table_missing_in_no_namespace(identifier)
             raise dialect.table_missing(identifier)
         return row
+
+    def mind_disabled(self) -> None:
+        """Gravitino with authorization: done, though the catalog is disabled, and then refused."""
+        if self.temperament.minds_disabled and not self.warehouse.in_use:
+            assert isinstance(self.temperament.dialect, Gravitino)
+            raise self.temperament.dialect.not_in_use(self.warehouse.name)
 
     def _shown(self, level: str) -> str:
         return level.replace("+", " ") if self.temperament.blank_for_plus else level

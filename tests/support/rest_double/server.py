@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import threading
 import time
+import uuid
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -149,12 +150,13 @@ class RestDouble:
     # What a test arranges.
 
     def make_warehouse(
-        self, name: str, root: str, *, soft_delete: bool = False, vended: Vended | None = None
+        self, name: str, root: str, *, soft_delete: bool = False, vended: Vended | None = None, known_as: str = ""
     ) -> Warehouse:
-        """A new warehouse whose tables lie under ``root``."""
+        """A new warehouse whose tables lie under ``root``; ``known_as`` is its id, where a test knows better."""
         warehouse = Warehouse(
             name,
             root.rstrip("/"),
+            known_as or str(uuid.uuid4()),
             ignores_case=self.temperament.ignores_case,
             soft_delete=soft_delete,
             vended=vended or Vended(),
@@ -165,6 +167,10 @@ class RestDouble:
     def warehouse(self, name: str) -> Warehouse:
         """A warehouse by its name."""
         return self._warehouses[name]
+
+    def share_warehouse(self, name: str, warehouse: Warehouse) -> None:
+        """Let another name lead to the same tables, as catalogs do that share a backend."""
+        self._warehouses[name] = warehouse
 
     def rename_warehouse(self, name: str, new_name: str) -> None:
         """Give a warehouse another name; its id stays."""
@@ -179,13 +185,29 @@ class RestDouble:
     def run_tasks(self) -> None:
         """What a server does by itself after a while: soft deletions expire, purges delete files."""
         for warehouse in list(self._warehouses.values()):
+            self.expire(warehouse)
+        self.run_purges()
+
+    def expire(self, warehouse: Warehouse) -> None:
+        """Let the time of a warehouse's soft deletions come: the rows go, and purges are due."""
+        with warehouse.lock:
+            warehouse.purges += [row.location for row in warehouse.deleted if row.purge]
+            warehouse.deleted[:] = []
+
+    def run_purges(self) -> None:
+        """Delete the files of what was dropped with purge."""
+        for warehouse in list(self._warehouses.values()):
             with warehouse.lock:
-                expired, warehouse.deleted[:] = list(warehouse.deleted), []
-                due = [*warehouse.purges, *(row.location for row in expired if row.purge)]
-                warehouse.purges[:] = []
+                due, warehouse.purges[:] = list(warehouse.purges), []
                 warehouse.purged += due
             for location in due:
                 self.files.remove_all(location)
+
+    def reconcile(self, *, delete_drift: bool) -> None:
+        """Mend what the authorizer believes about where tables stand; ``delete_drift`` also takes old beliefs away."""
+        for warehouse in self._warehouses.values():
+            for row in warehouse.rows():
+                row.homes = {row.identifier.namespace} | (set() if delete_drift else row.homes)
 
     def undrop(self, warehouse: Warehouse, table_uuid: str) -> bool:
         """Take a soft deletion back; whether the name was free for it."""
@@ -227,24 +249,26 @@ class RestDouble:
 
     def _answer(self, request: Request, route: Route) -> Answer:
         dialect = self.temperament.dialect
-        if route.kind is Kind.OTHER:
+        if route.kind in {Kind.OTHER, Kind.TOKEN}:
             raise dialect.not_served()
         user = self._user(request)
         if self.maintenance and route.kind in _CHANGES:
             assert isinstance(dialect, Lakekeeper)
             raise dialect.maintenance()
-        grants = None if user in self.owners else self.grants
-        rights = Rights(user, grants)
+        rights = Rights(user, self.grants, everything=self.grants is None or user in self.owners)
         if route.kind is Kind.CONFIG:
             return self._config(request, route, rights)
+        asked = request.headers.get("x-iceberg-access-delegation")
+        if isinstance(dialect, Gravitino) and asked and asked != "vended-credentials":
+            raise dialect.delegation_refused(asked)
         warehouse = self._routed(route, user)
         if isinstance(dialect, Gravitino):
-            self._check_gravitino(request, route, warehouse, user)
+            self._check_gravitino(route, warehouse, user)
         scene = Scene(request, route, self.temperament, warehouse, self.files, user, rights, self.between)
         answer = _ROUTES[route.kind](scene)
         if self.temperament.purges_unless_told is False and route.kind is Kind.DROP:
             # Elsewhere a purge is done when it is answered; only Lakekeeper leaves it to a task.
-            self.run_tasks()
+            self.run_purges()
         return answer
 
     def _user(self, request: Request) -> str:
@@ -269,16 +293,19 @@ class RestDouble:
         if asked is None:
             raise dialect.no_warehouse_named()
         found = self._named(asked)
+        if isinstance(dialect, Lakekeeper) and "/" in asked:
+            # Read as a project and a name.
+            found, asked = None, asked.rpartition("/")[2]
         if found is None or not found.active:
             raise dialect.warehouse_missing(asked, by_id=False)
         if isinstance(dialect, Gravitino):
             if not found.starts:
-                raise dialect.malformed("No credential provider found for: no-such-provider")
-            return self._usage({"prefix": found.name}, {})
-        if rights.grants is not None and not rights.sees_warehouse():
+                raise dialect.starts_not()
+            return self._usage({"prefix": asked}, {})
+        if not rights.sees_warehouse():
             raise dialect.warehouse_missing(asked, by_id=False)
         if not isinstance(dialect, Lakekeeper):
-            return self._usage({"prefix": found.name}, {})
+            return self._usage({"prefix": asked}, {})
         defaults = {"prefix": found.id, "rest-page-size": "100"}
         if found.soft_delete:
             defaults["s3.delete-enabled"] = "false"
@@ -316,7 +343,7 @@ class RestDouble:
             raise dialect.warehouse_missing(prefix, by_id=by_id)
         return found
 
-    def _check_gravitino(self, request: Request, route: Route, warehouse: Warehouse, user: str) -> None:
+    def _check_gravitino(self, route: Route, warehouse: Warehouse, user: str) -> None:
         dialect = self.temperament.dialect
         assert isinstance(dialect, Gravitino)
         if self.users is not None and user not in self.users:
@@ -324,7 +351,4 @@ class RestDouble:
         if not warehouse.starts:
             if self.temperament.authorization_failed:
                 raise dialect.authorization_failed(user, _OPERATIONS.get(route.kind, str(route.kind)))
-            raise dialect.malformed("No credential provider found for: no-such-provider")
-        asked = request.headers.get("x-iceberg-access-delegation")
-        if asked and asked != "vended-credentials":
-            raise dialect.delegation_refused(asked)
+            raise dialect.starts_not()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from tests.support.rest_double import documents
@@ -53,10 +54,11 @@ def shown(scene: Scene, row: Row, *, staged: bool = False) -> Answer:
     """A table as an answer shows it. Its metadata goes out as it was written, which is what makes a load cheap."""
     temperament, vended = scene.temperament, scene.warehouse.vended
     readable = scene.rights.may_read_files(row)
-    parts = [] if staged else [b'"metadata-location":' + json.dumps(row.metadata_location).encode()]
+    where = None if row.staged else row.metadata_location
+    parts = [] if staged else [b'"metadata-location":' + json.dumps(where).encode()]
     parts.append(b'"metadata":' + row.document)
     if scene.kind in temperament.configures and readable:
-        config = {} if scene.kind is Kind.COMMIT else dict(vended.config)
+        config = None if scene.kind is Kind.COMMIT else dict(vended.config)
         parts.append(b'"config":' + json.dumps(config).encode())
     if scene.kind in temperament.vends and readable:
         credential = {"prefix": row.location, "config": dict(vended.credential)}
@@ -94,6 +96,9 @@ def create(scene: Scene) -> Answer:
             raise temperament.dialect.table_taken(identifier)
         row = _new_row(scene, identifier, body, location, table_uuid)
         row.staged = bool(body.get("stage-create"))
+        if row.staged and not temperament.stage_creates:
+            assert isinstance(temperament.dialect, Gravitino)
+            raise temperament.dialect.not_entered(identifier.name)
         if row.staged and not isinstance(temperament.dialect, Lakekeeper):
             return shown(scene, row, staged=True)
         if before is not None:
@@ -112,6 +117,8 @@ def _new_row(
     properties = dict(body.get("properties") or {})
     if isinstance(scene.temperament.dialect, Gravitino):
         properties = {"owner": scene.user, "write.parquet.compression-codec": "zstd", **properties}
+        if body.get("stage-create"):
+            properties["created-at"] = datetime.now(UTC).isoformat()
     document = documents.new_document(body, location, properties, table_uuid)
     return Row(
         str(table_uuid),
@@ -119,7 +126,7 @@ def _new_row(
         location,
         new_metadata_location(scene, location, None),
         written(scene, document),
-        identifier.namespace,
+        {identifier.namespace},
     )
 
 
@@ -178,7 +185,7 @@ def _commit_first(scene: Scene, body: dict[str, Any]) -> Answer:
         )
         document["location"] = location
         where = new_metadata_location(scene, location, None)
-        row = Row(table_uuid, identifier, location, where, written(scene, document), identifier.namespace)
+        row = Row(table_uuid, identifier, location, where, written(scene, document), {identifier.namespace})
         scene.files.write(where, row.document)
         if staged is not None:
             scene.warehouse.remove(staged)
@@ -201,7 +208,7 @@ def _check_updates(scene: Scene, body: dict[str, Any]) -> None:
     for update in body.get("updates", ()):
         action = update.get("action")
         if action == "set-location" and row is not None and update["location"] != row.location:
-            raise said(400, "SetLocationNotAllowed", "Setting the location of a table is not allowed")
+            raise said(400, "SetLocationNotAllowed", "Cannot change table location")
         if action == "assign-uuid" and row is not None and row.staged and update["uuid"] != row.table_uuid:
             raise said(400, "AssignUuidNotAllowed", "Cannot assign a new UUID")
 
@@ -254,13 +261,17 @@ def need_place(scene: Scene, namespace: Levels) -> None:
     scene.need_namespace(namespace)
 
 
-def check_location(scene: Scene, namespace: Levels, location: str, table_uuid: str) -> None:
+def check_location(
+    scene: Scene, namespace: Levels, location: str, table_uuid: str, replaced: Row | None = None
+) -> None:
     """Refuse a table's location where it may not lie."""
     check_within(scene, namespace, location)
-    if scene.temperament.exclusive_locations and scene.warehouse.lies_at(location, but_uuid=table_uuid):
+    exclusive = scene.temperament.exclusive_locations
+    if exclusive and scene.warehouse.lies_at(location, but_uuid=table_uuid, but=replaced):
         raise scene.temperament.dialect.location_taken(location.rstrip("/"))
-    if scene.kind is Kind.CREATE and scene.temperament.exclusive_locations and scene.files.any_under(location):
-        message = "Unexpected files in location, tabular locations have to be empty"
+    if scene.kind is Kind.CREATE and exclusive and scene.files.any_under(location):
+        why = "Unexpected files in location, tabular locations have to be empty"
+        message = f"Invalid location `{location}`. Context: []. Source: {why}"
         raise said(400, "InvalidLocation", message)
 
 
@@ -278,6 +289,7 @@ def check_within(scene: Scene, namespace: Levels, location: str) -> None:
 def enter_or_fail(scene: Scene, identifier: TableIdentifier) -> None:
     """Gravitino 1.2 with authorization: what was done below one level is not found again, but for a twin above."""
     _enter(scene, identifier.namespace)
+    scene.mind_disabled()
     twin = TableIdentifier(identifier.namespace[:1], identifier.name)
     if scene.temperament.fails_after_success and len(identifier.namespace) > 1 and scene.warehouse.live(twin) is None:
         assert isinstance(scene.temperament.dialect, Gravitino)
@@ -297,7 +309,8 @@ def new_metadata_location(scene: Scene, location: str, before: str | None) -> st
     """Where the next metadata file lies."""
     packed = ".gz" if isinstance(scene.temperament.dialect, Lakekeeper) else ""
     number = documents.next_version(before)
-    return f"{location.rstrip('/')}/metadata/{number:05}-{uuid.uuid4()}{packed}.metadata.json"
+    folder = location.replace("file:///", "file:/") if scene.temperament.hadoop_paths else location
+    return f"{folder.rstrip('/')}/metadata/{number:05}-{uuid.uuid4()}{packed}.metadata.json"
 
 
 def _location(scene: Scene, identifier: TableIdentifier, asked: str | None, table_uuid: uuid.UUID) -> str:

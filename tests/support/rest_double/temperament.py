@@ -36,11 +36,16 @@ class Temperament:
     makes_namespaces: bool = False
     """A table may be made in a namespace that is not there, which then is."""
 
+    full_page_has_next: bool = False
+    """A page that is full leads to a next one, even to an empty one."""
+
     # Tables.
     one_name_per_uuid: bool = False
     exclusive_locations: bool = False
     """No table lies in, or above, the folder of another."""
     locations_within: Literal["anywhere", "warehouse", "namespace"] = "anywhere"
+    hadoop_paths: bool = False
+    """Tells a metadata location as ``file:/…`` where the table's own is ``file:///…``."""
     folders_by_uuid: bool = False
     """A table's own folder carries its uuid, not its name."""
     answers_from_database: bool = False
@@ -50,7 +55,7 @@ class Temperament:
     overwrites: Literal["refused", "ignored", "obeyed"] = "refused"
     stage_creates: bool = True
 
-    configures: frozenset[Kind] = frozenset({Kind.CREATE, Kind.LOAD, Kind.REGISTER, Kind.COMMIT})
+    configures: frozenset[Kind] = frozenset({Kind.CREATE, Kind.LOAD, Kind.REGISTER})
     """Which answers tell how storage is reached."""
     vends: frozenset[Kind] = frozenset()
     """Which answers hand out a credential of the table's own, even an empty one."""
@@ -73,7 +78,8 @@ class Temperament:
     """The drop of an empty nested namespace is done, and then answered with a 500."""
     authorization_failed: bool = False
     """A catalog that cannot start answers everything but config with a 500 "Authorization failed"."""
-    knows_users: bool = False
+    minds_disabled: bool = False
+    """A catalog that is not in use makes tables and namespaces, and then answers with a 500."""
 
 
 CORRECT: Final = Temperament(name="correct", dialect=Dialect())
@@ -94,6 +100,8 @@ LAKEKEEPER_0_13_3: Final = Temperament(
     reads_file_first=True,
     overwrites="obeyed",
     purges_unless_told=True,
+    full_page_has_next=True,
+    configures=frozenset({Kind.CREATE, Kind.LOAD, Kind.REGISTER, Kind.COMMIT}),
     vends=frozenset({Kind.CREATE, Kind.LOAD}),
     renames_by_row=True,
     deleted_blocks_rename=True,
@@ -110,10 +118,11 @@ LAKEKEEPER_MAIN: Final = replace(
 GRAVITINO_1_3: Final = Temperament(
     name="gravitino-1.3",
     dialect=Gravitino(),
+    hadoop_paths=True,
     prefix="name",
     configures=frozenset(),
     authorization_failed=True,
-    knows_users=True,
+    minds_disabled=True,
 )
 
 GRAVITINO_1_2_AUTHORIZATION: Final = Temperament(
@@ -121,12 +130,13 @@ GRAVITINO_1_2_AUTHORIZATION: Final = Temperament(
     dialect=Gravitino12(),
     prefix="name",
     makes_namespaces=True,
+    hadoop_paths=True,
     overwrites="ignored",
     configures=frozenset(),
     fails_after_success=True,
     flattens_listings=True,
     fails_on_nested_drop=True,
-    knows_users=True,
+    minds_disabled=True,
 )
 
 POLARIS: Final = Temperament(

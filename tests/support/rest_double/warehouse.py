@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import threading
-import uuid
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -25,8 +24,8 @@ class Row:
     location: str
     metadata_location: str
     document: bytes
-    home: Levels
-    """The namespace whose grants apply: the one in which it was made, wherever it was renamed to."""
+    homes: set[Levels]
+    """The namespaces whose grants apply: the one in which it was made, wherever it was renamed to."""
     staged: bool = False
     protected: bool = False
     purge: bool = False
@@ -49,12 +48,13 @@ class Warehouse:
     name: str
     root: str
     """Where its tables lie: a location without a slash at the end."""
-    id: str = field(default_factory=lambda: str(uuid.uuid4()))
+    id: str
     ignores_case: bool = False
     soft_delete: bool = False
     """A dropped table stays as a row until it expires."""
     active: bool = True
     starts: bool = True
+    in_use: bool = True
     vended: Vended = field(default_factory=Vended)
     deleted: list[Row] = field(default_factory=list)
     """Softly deleted rows."""
@@ -97,6 +97,11 @@ class Warehouse:
             for below, (stored, _) in self._namespaces.items()
             if len(below) == len(key) + 1 and below[:-1] == key
         ]
+
+    def below(self, parent: Levels) -> list[Levels]:
+        """The namespaces on every level below."""
+        key = self._levels(parent)
+        return [stored for below, (stored, _) in self._namespaces.items() if below != key and below[: len(key)] == key]
 
     def remove_namespace(self, namespace: Levels) -> None:
         """Take a namespace away."""
@@ -153,13 +158,13 @@ class Warehouse:
             row.table_uuid == table_uuid for row in self.deleted
         )
 
-    def lies_at(self, location: str, *, but_uuid: str) -> bool:
+    def lies_at(self, location: str, *, but_uuid: str, but: Row | None = None) -> bool:
         """Whether another table lies at a location, above it or below it."""
         here = location.rstrip("/") + "/"
         return any(
             here.startswith(there) or there.startswith(here)
             for row in self.rows()
-            if row.table_uuid != but_uuid
+            if row.table_uuid != but_uuid and row is not but
             for there in (row.location.rstrip("/") + "/",)
         )
 

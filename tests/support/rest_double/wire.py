@@ -52,8 +52,8 @@ class Listener:
 
     def __init__(self, handle: Callable[[Request], Answer], *, port: int = 0) -> None:
         self._handle = handle
-        self._socket = socket.create_server(("127.0.0.1", port), backlog=256)
-        self.port: int = self._socket.getsockname()[1]
+        self.port = port
+        self._socket: socket.socket | None = None
         self._open: set[socket.socket] = set()
         self._threads: set[threading.Thread] = set()
         self._mutex = threading.Lock()
@@ -65,18 +65,21 @@ class Listener:
         return f"http://127.0.0.1:{self.port}"
 
     def start(self) -> Self:
-        """Begin to accept connections."""
+        """Begin to accept connections; without a port that was asked for, on one that is free."""
+        self._socket = socket.create_server(("127.0.0.1", self.port), backlog=256)
+        self.port = self._socket.getsockname()[1]
         self._accepting.start()
         return self
 
     def stop(self) -> None:
         """Close every connection and wait for the threads that are still at work."""
+        if self._socket is None:
+            return
         # A thread in accept() is not woken by close(), but by shutdown().
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
-        if self._accepting.ident is not None:
-            self._accepting.join()
+        self._accepting.join()
         with self._mutex:
             for connection in self._open:
                 with contextlib.suppress(OSError):
@@ -92,6 +95,7 @@ class Listener:
         self.stop()
 
     def _accept(self) -> None:
+        assert self._socket is not None
         while True:
             try:
                 connection, _ = self._socket.accept()
