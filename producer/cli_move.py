@@ -87,7 +87,7 @@ def move(
     with reach.controlplane(settings) as reader, reach.controlplane(settings) as writer:
         chosen = scope.scope_of(reader, ids, workspace, catalog)
         facts = scope.facts_of(reader, chosen, reach.warehouse_of(settings))
-        verdicts = selection.over(judged(facts, again=again, limit=limit))
+        verdicts = selection.over(judged(facts, again=again, limit=limit, terms=reach.terms_of(settings)))
         if dry_run:
             _show(verdicts, selection, screen)
             return

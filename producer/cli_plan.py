@@ -41,7 +41,7 @@ def plan(
     with reach.controlplane(settings) as connection:
         chosen = scope.scope_of(connection, ids, workspace, catalog)
         facts = scope.facts_of(connection, chosen, reach.warehouse_of(settings))
-        verdicts = judged(facts, again=again, limit=limit)
+        verdicts = judged(facts, again=again, limit=limit, terms=reach.terms_of(settings))
         if as_json:
             plan_output.write_json(verdicts, sys.stdout)
         elif as_csv:

@@ -8,10 +8,11 @@ later ``datasets.iceberg_namespace`` are the truth.
 from __future__ import annotations
 
 import unicodedata
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
+from producer.caution import Caution, Terms, cautions
 from worker.identifiers import LEGACY_NAMESPACE, MAX_NAME, TableIdentifier
 from worker.moves.machine import Direction, State
 
@@ -99,6 +100,8 @@ class Planned:
     """Succeeded log rows whose identifier the flip will rewrite."""
     claim: int | None
     """The claim of the ledger's row that is planned again; None for a dataset that was never planned."""
+    cautions: tuple[Caution, ...] = ()
+    """What should be known before it moves."""
 
     @property
     def target_namespace(self) -> str:
@@ -133,8 +136,13 @@ def classify(facts: DatasetFacts, *, again: bool = False) -> Judged:
     return _planned(facts)
 
 
-def judged(facts: Iterable[DatasetFacts], *, again: bool = False, limit: int | None = None) -> Iterator[Judged]:
-    """Judge each; of what can move, only the first ``limit`` are planned. One at a time: nothing is kept."""
+def judged(
+    facts: Iterable[DatasetFacts], *, again: bool = False, limit: int | None = None, terms: Terms | None = None
+) -> Iterator[Judged]:
+    """Judge each; of what can move, only the first ``limit`` are planned. One at a time: nothing is kept.
+
+    ``terms``: those under which they would move, where somebody wants the warnings too.
+    """
     planned = 0
     for each in facts:
         verdict = classify(each, again=again)
@@ -142,6 +150,8 @@ def judged(facts: Iterable[DatasetFacts], *, again: bool = False, limit: int | N
             planned += 1
             if limit is not None and planned > limit:
                 verdict = Excluded(verdict.dataset_id, Reason.BEYOND_LIMIT, str(verdict.target), verdict.log_rows)
+            elif terms is not None:
+                verdict = replace(verdict, cautions=cautions(each, terms))
         yield verdict
 
 

@@ -5,11 +5,13 @@ Must not know: where verdicts come from.
 
 ``--json`` is one document::
 
-    {"datasets": [{"dataset_id", "workspace_id", "source", "target", "log_rows"} for what moves, or
+    {"datasets": [{"dataset_id", "workspace_id", "source", "target", "log_rows", "warnings": [warning]} for what moves,
                   {"dataset_id", "reason", "detail", "log_rows"} for what does not, …],
-     "planned": number, "log_rows": number that the flips will rewrite, "excluded": {reason: number}}
+     "planned": number, "log_rows": number that the flips will rewrite, "excluded": {reason: number},
+     "warnings": {warning: number}}
 
-``--csv`` has one line per dataset: ``dataset_id, workspace_id, source, target, log_rows, reason, detail``.
+``--csv`` has one line per dataset: ``dataset_id, workspace_id, source, target, log_rows, reason, detail, warnings``,
+the warnings parted by blanks.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ import csv
 import json
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
+from producer.caution import REMEDY
 from producer.plan import ADVICE
 from producer.screen import count
 from producer.survey import Survey, shape
@@ -31,7 +34,7 @@ if TYPE_CHECKING:
 PLACES: Final = 25
 """How many places the text names."""
 
-COLUMNS: Final = ("dataset_id", "workspace_id", "source", "target", "log_rows", "reason", "detail")
+COLUMNS: Final = ("dataset_id", "workspace_id", "source", "target", "log_rows", "reason", "detail", "warnings")
 
 
 def write_json(verdicts: Iterable[Judged], stream: TextIO) -> Survey:
@@ -46,6 +49,7 @@ def write_json(verdicts: Iterable[Judged], stream: TextIO) -> Survey:
         "planned": survey.planned,
         "log_rows": survey.log_rows,
         "excluded": {reason.value: number for reason, number in sorted(survey.excluded.items())},
+        "warnings": {caution.value: number for caution, number in sorted(survey.cautions.items())},
     }
     stream.write("\n], " + json.dumps(tail)[1:] + "\n")
     return survey
@@ -57,16 +61,18 @@ def write_csv(verdicts: Iterable[Judged], stream: TextIO) -> Survey:
     writer = csv.DictWriter(stream, COLUMNS, restval="", lineterminator="\n")
     writer.writeheader()
     for verdict in survey.over(verdicts):
-        writer.writerow(shape(verdict))
+        line = shape(verdict)
+        writer.writerow({**line, "warnings": " ".join(line.get("warnings", ()))})
     return survey
 
 
 def write_text(verdicts: Iterable[Judged], screen: Screen, *, shown: int) -> Survey:
-    """Places with their counts, the first ``shown`` datasets, then what does not move and why."""
+    """Places with their counts, the first ``shown`` datasets, warnings, then what does not move and why."""
     survey = Survey(shown=shown)
     for _ in survey.over(verdicts):
         pass
     show_planned(survey, screen)
+    show_cautions(survey, screen)
     show_excluded(survey, screen)
     return survey
 
@@ -92,6 +98,21 @@ def show_planned(survey: Survey, screen: Screen) -> None:
             screen.line(f"  -> {verdict.target}")
         if survey.planned > len(survey.first):
             screen.line(f"and {survey.planned - len(survey.first):,} more (--rows N, --csv, --json)")
+
+
+def show_cautions(survey: Survey, screen: Screen) -> None:
+    """What should be known before the planned ones move, and the first few of each kind."""
+    if not survey.cautions:
+        return
+    screen.line()
+    screen.heading(f"{count(survey.cautions.total(), 'warning')}; these datasets can move all the same:")
+    screen.table(
+        ("warning", "datasets", "what to do"),
+        [(caution.value, number, REMEDY[caution]) for caution, number in sorted(survey.cautions.items())],
+        numbers=(1,),
+    )
+    for caution, dataset_id in sorted(survey.cautioned):
+        screen.line(f"  {caution}  {dataset_id}")
 
 
 def show_excluded(survey: Survey, screen: Screen) -> None:

@@ -9,14 +9,17 @@ from __future__ import annotations
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING
 
+from producer.caution import Terms
 from producer.ends import OUT_OF_REACH, CommandError
 from producer.publish import Window, ring
+from producer.strategies import AUTO
 from worker.app import CeleryDoorbell
 from worker.controlplane.connection import connect
 from worker.controlplane.election import elected
 from worker.controlplane.planning import OWN_WAREHOUSE
 from worker.controlplane.warehouses import tenant_warehouse
 from worker.doorbell import BrokerAwayError
+from worker.moves.ports import Strategy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,6 +38,11 @@ def controlplane(settings: Settings) -> Iterator[Connection]:
 def warehouse_of(settings: Settings) -> str:
     """The warehouse setting as the plan compares names: a fixed name, or a template with the workspace in it."""
     return settings.warehouse or settings.warehouse_template or OWN_WAREHOUSE
+
+
+def terms_of(settings: Settings) -> Terms:
+    """Under what terms datasets would move, as the plan weighs them."""
+    return Terms(settings.grace_seconds, None if settings.strategy == AUTO else Strategy(settings.strategy))
 
 
 def warehouse_of_workspace(settings: Settings, connection: Connection, workspace_id: str) -> str:

@@ -1,4 +1,4 @@
-"""A plan as counts and a few examples: what a person reads of 100,000 verdicts.
+"""A plan as counts and a few examples, warnings included: what a person reads of 100,000 verdicts.
 
 Responsible for: adding verdicts up, group by group, in memory that does not grow with them.
 Must not know: where verdicts come from, the screen.
@@ -8,12 +8,18 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from producer.plan import Excluded, Judged, Planned, Reason
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+
+    from producer.caution import Caution
+
+
+EXAMPLES: Final = 3
+"""Datasets that are named of each warning."""
 
 
 @dataclass(slots=True)
@@ -36,6 +42,9 @@ class Survey:
     """By workspace and target namespace, in the order of the plan."""
     first: list[Planned] = field(default_factory=list)
     excluded: Counter[Reason] = field(default_factory=Counter)
+    cautions: Counter[Caution] = field(default_factory=Counter)
+    cautioned: list[tuple[Caution, str]] = field(default_factory=list)
+    """The first few datasets of each warning."""
 
     def over(self, verdicts: Iterable[Judged]) -> Iterator[Judged]:
         """Pass the verdicts on, counted."""
@@ -55,6 +64,10 @@ class Survey:
         group.log_rows += verdict.log_rows
         if len(self.first) < self.shown:
             self.first.append(verdict)
+        for caution in verdict.cautions:
+            self.cautions[caution] += 1
+            if self.cautions[caution] <= EXAMPLES:
+                self.cautioned.append((caution, verdict.dataset_id))
 
     def why_empty(self) -> str:
         """The reasons with their counts, most frequent first: ``done 12, no_schema 3``."""
@@ -72,6 +85,7 @@ def planned_shape(verdict: Planned) -> dict[str, Any]:
         "source": str(verdict.source),
         "target": str(verdict.target),
         "log_rows": verdict.log_rows,
+        "warnings": [caution.value for caution in verdict.cautions],
     }
 
 

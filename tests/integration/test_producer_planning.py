@@ -13,6 +13,7 @@ from tests.support.place import Place
 from worker.controlplane import migrate, planning
 from worker.controlplane.connection import connect
 from worker.controlplane.facts import DatasetFacts, Scope
+from worker.moves.ports import Strategy
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -234,3 +235,50 @@ def test_a_control_plane_whose_ids_are_text(empty_database: str) -> None:
         assert planning.dataset_ids(ours, ("D 1", "D 2", "D 1")) == (("D 1", "D 2"), ())
     assert [each.dataset_id for each in facts(empty_database, Scope(dataset_ids=("D 1", "x")))] == ["D 1"]
     assert [each.dataset_id for each in facts(empty_database, Scope(workspace_id="W1"))] == ["D 1"]
+
+
+def commits(control_plane: ControlPlaneFixture, dataset: str, number: int, *, age: str) -> None:
+    control_plane.execute(
+        "INSERT INTO iceberg_sync_log (dataset_id, mode, status, iceberg_table, finished_at)"
+        " SELECT %s, 'cdc.append', 'succeeded', %s, now() - %s::interval FROM generate_series(1, %s)",
+        (dataset, legacy_identifier(dataset), age, number),
+    )
+
+
+def test_the_commits_of_the_last_day_are_counted(place: Place, database: str) -> None:
+    dataset = place.dataset()
+    commits(place.control_plane, dataset, 5, age="23 hours")
+    commits(place.control_plane, dataset, 7, age="25 hours")
+    place.control_plane.log(dataset, status="failed")
+    (found,) = facts(database)
+    assert (found.commits_last_day, found.legacy_rows) == (5, 12)
+
+
+def test_names_that_differ_in_case_alone_are_twins_under_either_name(place: Place, database: str) -> None:
+    other_schema = place.control_plane.schema(place.catalog, "Asia")
+    upper, lower = place.dataset("datasets.Twin"), place.dataset("datasets.twin", schema=other_schema)
+    placed, mover = place.dataset("sales.europe.House"), place.dataset("datasets.HOUSE")
+    place.control_plane.execute("UPDATE datasets SET iceberg_namespace = 'sales.europe' WHERE id = %s", (placed,))
+    alone = place.dataset("datasets.alone", "datasets.alone")
+    found = {each.dataset_id: each.case_twin for each in facts(database)}
+    assert found == {upper: True, lower: True, placed: True, mover: True, alone: False}
+    assert Reason.SHARED_SOURCE not in reasons(database).values()
+
+
+def test_twins_of_two_warehouses_are_none(place: Place, database: str) -> None:
+    twin = Place(place.control_plane)
+    place.dataset("datasets.same")
+    twin.dataset("datasets.SAME")
+    assert [each.case_twin for each in facts(database)] == [False, False]
+    assert [each.case_twin for each in facts(database, warehouse="lake")] == [True, True]
+
+
+def test_the_strategy_of_the_warehouse_comes_along(place: Place, database: str) -> None:
+    place.dataset(None)
+    place.control_plane.execute(
+        "INSERT INTO reroot.warehouses (warehouse, strategy, set_by_operator) VALUES ('lake', 'rename', true)"
+    )
+    (found,) = facts(database, warehouse="lake")
+    assert (found.strategy, found.strategy_set) == (Strategy.RENAME, True)
+    (found,) = facts(database, warehouse="sea")
+    assert (found.strategy, found.strategy_set) == (None, False)

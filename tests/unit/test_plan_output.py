@@ -5,10 +5,12 @@ from __future__ import annotations
 import csv
 import io
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
+from producer.caution import Caution
 from producer.plan import Excluded, Planned, Reason
 from producer.plan_output import COLUMNS, PLACES, write_csv, write_json, write_text
 from producer.screen import Screen
@@ -51,6 +53,7 @@ def test_json_is_one_document_with_every_dataset() -> None:
                 "source": "datasets.ds_00000000000000000000000000000001",
                 "target": "sales.europe.ds_00000000000000000000000000000001",
                 "log_rows": 2,
+                "warnings": [],
             },
             {"dataset_id": "d2", "reason": "no_schema", "detail": "", "log_rows": 1},
             {"dataset_id": "d3", "reason": "parked", "detail": 'a, "b"', "log_rows": 0},
@@ -58,13 +61,41 @@ def test_json_is_one_document_with_every_dataset() -> None:
         "planned": 1,
         "log_rows": 2,
         "excluded": {"no_schema": 1, "parked": 1},
+        "warnings": {},
     }
 
 
 def test_json_of_nothing_is_a_document_too() -> None:
     stream = io.StringIO()
     write_json(iter(()), stream)
-    assert json.loads(stream.getvalue()) == {"datasets": [], "planned": 0, "log_rows": 0, "excluded": {}}
+    assert json.loads(stream.getvalue()) == {
+        "datasets": [],
+        "planned": 0,
+        "log_rows": 0,
+        "excluded": {},
+        "warnings": {},
+    }
+
+
+WARNED = [
+    replace(planned(1), cautions=(Caution.METADATA_CLEANUP, Caution.CASE_TWIN)),
+    *(replace(planned(number), cautions=(Caution.CASE_TWIN,)) for number in range(2, 6)),
+]
+
+
+def test_warnings_are_in_json_by_dataset_and_counted() -> None:
+    stream = io.StringIO()
+    write_json(iter(WARNED), stream)
+    document = json.loads(stream.getvalue())
+    assert document["datasets"][0]["warnings"] == ["metadata_cleanup", "case_twin"]
+    assert document["warnings"] == {"metadata_cleanup": 1, "case_twin": 5}
+
+
+def test_warnings_are_in_csv_parted_by_blanks() -> None:
+    stream = io.StringIO()
+    write_csv(iter([*WARNED[:1], *VERDICTS]), stream)
+    lines = list(csv.DictReader(io.StringIO(stream.getvalue())))
+    assert [line["warnings"] for line in lines] == ["metadata_cleanup case_twin", "", "", ""]
 
 
 def test_csv_has_one_line_per_dataset() -> None:
@@ -105,6 +136,25 @@ def test_text_groups_by_place_and_says_what_does_not_move_and_why(
         "no_schema         1  give the dataset a schema, then plan again",
         "parked            1  needs a person: reroot show DATASET says what",
     ]
+
+
+def test_text_says_what_to_do_about_warnings_and_names_a_few(
+    screen: Screen, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_text(iter(WARNED), screen, shown=0)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[3:] == [
+        "",
+        "6 warnings; these datasets can move all the same:",
+        "warning           datasets  what to do",
+        "case_twin                5  rename one of the two, if the catalog ignores case",
+        "metadata_cleanup         1  a shorter grace, or more metadata versions kept",
+        "  case_twin  00000000-0000-4000-8000-000000000001",
+        "  case_twin  00000000-0000-4000-8000-000000000002",
+        "  case_twin  00000000-0000-4000-8000-000000000003",
+        "  metadata_cleanup  00000000-0000-4000-8000-000000000001",
+    ]
+    assert max(map(len, lines)) <= 80
 
 
 def test_text_fits_80_columns_whatever_the_reason(screen: Screen, capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from worker.moves.machine import Direction, State
+    from worker.moves.ports import Strategy
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +46,14 @@ class DatasetFacts:
     claim: int | None
     park_code: str | None
     parked_after_flip: bool
+    commits_last_day: int = 0
+    """Succeeded log rows of the last 24 hours, by the database's clock."""
+    case_twin: bool = False
+    """Another table of the same warehouse has the same name, or would get it, but for its case."""
+    strategy: Strategy | None = None
+    """How the warehouse moves tables; None: not known yet."""
+    strategy_set: bool = False
+    """An operator said so; else it was found out."""
 
 
 @dataclass(frozen=True, slots=True)

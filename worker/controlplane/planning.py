@@ -16,6 +16,7 @@ from worker.controlplane.connection import Connection, column_type, translated
 from worker.controlplane.facts import DatasetFacts, Scope
 from worker.identifiers import LEGACY_NAMESPACE
 from worker.moves.machine import Direction, State
+from worker.moves.ports import Strategy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,9 +30,11 @@ OWN_WAREHOUSE: Final = "{workspace_hex}"
 # Names are compared within one warehouse, among all datasets, whatever the scope: a conflict has two ends, and only
 # one of them may be in scope. `identifiers` is the one pass over the log; everything after it is per dataset. A
 # dataset that has its place stands there under the name that its rows carry, late rows with the legacy prefix too.
+# Twins but for their case come first in the order of each window, so that both windows of a name share one sort.
 _STATEMENT: Final = """
 WITH identifiers AS MATERIALIZED (
-    SELECT l.dataset_id, l.iceberg_table, count(*) AS log_rows
+    SELECT l.dataset_id, l.iceberg_table, count(*) AS log_rows,
+           count(*) FILTER (WHERE l.finished_at > now() - interval '1 day') AS recent_rows
     FROM iceberg_sync_log l
     WHERE l.status = 'succeeded'
     GROUP BY l.dataset_id, l.iceberg_table
@@ -48,7 +51,8 @@ WITH identifiers AS MATERIALIZED (
     LEFT JOIN catalogs c ON c.id = s.catalog_id
     LEFT JOIN reroot.tenants t ON t.workspace_id = d.workspace_id::text
 ), named AS (
-    SELECT i.dataset_id, i.iceberg_table, i.log_rows, p.warehouse,
+    SELECT i.dataset_id, i.iceberg_table COLLATE "C" AS iceberg_table, i.log_rows, i.recent_rows, p.warehouse,
+           lower(i.iceberg_table) COLLATE "C" AS folded,
            i.dataset_id::text COLLATE "C" AS holder,
            coalesce(starts_with(i.iceberg_table, %(prefix)s), false) AS legacy,
            p.id IS NOT NULL AND p.iceberg_namespace IS NULL AS unplaced,
@@ -59,21 +63,27 @@ WITH identifiers AS MATERIALIZED (
     FROM identifiers i
     LEFT JOIN places p ON p.id = i.dataset_id
 ), claims AS (
-    SELECT n.dataset_id, n.iceberg_table, n.log_rows, n.legacy,
+    SELECT n.dataset_id, n.iceberg_table, n.log_rows, n.recent_rows, n.legacy,
            n.legacy AND n.unplaced
            AND min(n.holder) FILTER (WHERE n.unplaced) OVER source
                <> max(n.holder) FILTER (WHERE n.unplaced) OVER source AS source_shared,
-           n.target IS NOT NULL AND min(n.holder) OVER target <> max(n.holder) OVER target AS target_shared
-    FROM named n
-    WINDOW source AS (PARTITION BY n.warehouse, n.iceberg_table COLLATE "C"),
-           target AS (PARTITION BY n.warehouse, n.target)
+           n.target IS NOT NULL AND min(n.holder) OVER target <> max(n.holder) OVER target AS target_shared,
+           min(n.iceberg_table) OVER source_folded <> max(n.iceberg_table) OVER source_folded
+           OR n.target IS NOT NULL AND min(n.target) OVER target_folded <> max(n.target) OVER target_folded AS case_twin
+    FROM (SELECT *, lower(target COLLATE "default") COLLATE "C" AS target_lower FROM named) n
+    WINDOW source AS (PARTITION BY n.warehouse, n.folded, n.iceberg_table),
+           source_folded AS (PARTITION BY n.warehouse, n.folded),
+           target AS (PARTITION BY n.warehouse, n.target_lower, n.target),
+           target_folded AS (PARTITION BY n.warehouse, n.target_lower)
 ), tables AS (
     SELECT dataset_id, sum(log_rows) AS succeeded_rows,
            coalesce(sum(log_rows) FILTER (WHERE legacy), 0) AS legacy_rows,
            count(*) FILTER (WHERE legacy) AS legacy_identifiers,
            min(iceberg_table COLLATE "C") FILTER (WHERE legacy) AS source_identifier,
            bool_or(source_shared) AS source_shared,
-           bool_or(target_shared) AS target_shared
+           bool_or(target_shared) AS target_shared,
+           sum(recent_rows) AS recent_rows,
+           bool_or(case_twin) AS case_twin
     FROM claims
     GROUP BY dataset_id
 )
@@ -83,10 +93,12 @@ SELECT coalesce(p.id, n.dataset_id)::text AS dataset_id, p.id IS NOT NULL AS exi
        coalesce(n.succeeded_rows, 0)::bigint, coalesce(n.legacy_rows, 0)::bigint,
        coalesce(n.legacy_identifiers, 0), n.source_identifier,
        coalesce(n.source_shared, false), coalesce(n.target_shared, false),
-       m.state, m.direction, m.claim, m.park_code, m.state = 'parked' AND m.flipped_at IS NOT NULL
+       m.state, m.direction, m.claim, m.park_code, m.state = 'parked' AND m.flipped_at IS NOT NULL,
+       coalesce(n.recent_rows, 0)::bigint, coalesce(n.case_twin, false), w.strategy, coalesce(w.set_by_operator, false)
 FROM places p
 FULL JOIN tables n ON n.dataset_id = p.id
 LEFT JOIN reroot.moves m ON m.dataset_id = coalesce(p.id, n.dataset_id)::text
+LEFT JOIN reroot.warehouses w ON w.warehouse = p.warehouse
 WHERE {scope}
 ORDER BY p.catalog_slug COLLATE "C" NULLS LAST, p.schema_slug COLLATE "C" NULLS LAST, coalesce(p.id, n.dataset_id)
 """
@@ -157,6 +169,7 @@ def _facts(row: tuple[Any, ...]) -> DatasetFacts:
     values["state"] = values["state"] and State(values["state"])
     values["direction"] = values["direction"] and Direction(values["direction"])
     values["parked_after_flip"] = bool(values["parked_after_flip"])
+    values["strategy"] = values["strategy"] and Strategy(values["strategy"])
     return DatasetFacts(**values)
 
 

@@ -1,0 +1,63 @@
+"""What a plan warns about: datasets that can move, and of which something should be known before they do. Pure.
+
+Responsible for: the warnings, when each is due, what to do about it.
+Must not know: SQL, the screen. What keeps a dataset from moving is no warning but a reason (``producer.plan``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Final
+
+from worker.moves.ports import Strategy
+
+if TYPE_CHECKING:
+    from worker.controlplane.facts import DatasetFacts
+
+
+class Caution(StrEnum):
+    """A warning. The values are a contract: ``--json`` and ``--csv`` carry them."""
+
+    METADATA_CLEANUP = "metadata_cleanup"
+    """Commits under the new name may clean up the metadata file of the old one while its grace lasts."""
+    CASE_TWIN = "case_twin"
+    """Another table of the warehouse has, or gets, the same name but for its case."""
+
+
+REMEDY: Final = {
+    Caution.METADATA_CLEANUP: "a shorter grace, or more metadata versions kept",
+    Caution.CASE_TWIN: "rename one of the two, if the catalog ignores case",
+}
+"""One line for each warning: what to do about it."""
+
+COMMITS_IN_GRACE: Final = 50
+"""Half of Iceberg's default ``write.metadata.previous-versions-max`` (100): a table that is set to clean up after
+commits loses the file that the old name points to after so many, at the latest after twice as many."""
+
+_DAY: Final = 86_400.0
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """Under what terms datasets would move: the settings."""
+
+    grace_seconds: float
+    strategy: Strategy | None
+    """None: found out per warehouse."""
+
+
+def cautions(facts: DatasetFacts, terms: Terms) -> tuple[Caution, ...]:
+    """What to know about a dataset that can move, in the order of the enumeration."""
+    found = {
+        Caution.METADATA_CLEANUP: _leaves_a_second_pointer(facts, terms)
+        and facts.commits_last_day * terms.grace_seconds / _DAY > COMMITS_IN_GRACE,
+        Caution.CASE_TWIN: facts.case_twin,
+    }
+    return tuple(caution for caution in Caution if found[caution])
+
+
+def _leaves_a_second_pointer(facts: DatasetFacts, terms: Terms) -> bool:
+    """Where tables are renamed no old pointer is left that could break."""
+    strategy = facts.strategy if facts.strategy_set else terms.strategy or facts.strategy
+    return strategy is not Strategy.RENAME
