@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
 from tests.support.rest_double.access import Grants
+from tests.support.rest_double.comparison import content_of, difference_in
 from tests.support.rest_double.files import Files
 from tests.support.rest_double.server import RestDouble
 from tests.support.rest_double.warehouse import Vended
-from tests.support.rest_double.wire import Answer, Request
+from tests.support.rest_double.wire import Request
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -122,9 +123,9 @@ class Replay:
 
     def _asked(self, line: Line) -> str:
         answer = self.double.answer(self._request(line))
-        told = _content(answer)
+        told = content_of(answer)
         self._bind(line.get("answer"), told)
-        return _difference(line, answer, told)
+        return difference_in(line, answer, told)
 
     def _request(self, line: Line) -> Request:
         headers = {name.lower(): value for name, value in (line.get("headers") or {}).items() if value is not None}
@@ -229,89 +230,3 @@ def _authorization(line: Line) -> str:
     if named is None or named.group(1) == "no token":
         return ""
     return "Bearer " + {"machine": "svc-1"}.get(named.group(1), named.group(1))
-
-
-def _content(answer: Answer) -> Any:
-    if not answer.body:
-        return ""
-    return json.loads(answer.body) if answer.content_type.startswith("application/json") else answer.body.decode()
-
-
-def _difference(line: Line, answer: Answer, told: Any) -> str:
-    """What is different between the recorded answer and the double's; empty where they are alike."""
-    if answer.status != line["status"]:
-        return f"status {line['status']} there, {answer.status} here"
-    there, here = line["answer"], told
-    if line["method"] == "HEAD":
-        return ""
-    if _media(line.get("content_type")) != _media(answer.content_type) and there:
-        return f"content type: {line['content_type']} there, {answer.content_type} here"
-    if isinstance(there, dict) and "_cut" in there:
-        there, here = _before_the_cut(there["_cut"], here)
-    if isinstance(there, dict) and "keys" in there:
-        here = _digest(here)
-    for path in (("error", "type"), ("namespaces",), ("identifiers",), ("namespace",)):
-        one, other = _at(there, path), _at(here, path)
-        if _ordered(one) != _ordered(other):
-            return f"{'.'.join(path)}: {one} there, {other} here"
-    # The stack is where Lakekeeper tells a taken name from a missing table. Other recordings hold none.
-    one, other = _at(there, ("error", "stack")), _at(here, ("error", "stack"))
-    if one is not None and _told(one) != _told(other):
-        return f"error.stack: {_told(one)} there, {_told(other)} here"
-    one, other = shape_of(there), shape_of(here)
-    return "" if one == other else f"shape: {_first_difference(one, other)}"
-
-
-def _media(content_type: str | None) -> str:
-    return (content_type or "").partition(";")[0]
-
-
-def _at(content: Any, path: tuple[str, ...]) -> Any:
-    for name in path:
-        content = content.get(name) if isinstance(content, dict) else None
-    return content
-
-
-def _told(stack: list[str]) -> list[str]:
-    return [entry for entry in stack if not entry.startswith("Error ID")]
-
-
-def _ordered(content: Any) -> Any:
-    return sorted(json.dumps(entry, sort_keys=True) for entry in content) if isinstance(content, list) else content
-
-
-def _before_the_cut(text: str, told: Line) -> tuple[Line, Line]:
-    """A long answer's beginning, and the same of the double's."""
-    beginning = text.partition(', "endpoints"')[0] + "}"
-    return json.loads(beginning), {name: value for name, value in told.items() if name != "endpoints"}
-
-
-def _digest(told: Line) -> Line:
-    """What some recordings keep of a table."""
-    metadata = told.get("metadata", {})
-    return {
-        "metadata-location": told.get("metadata-location"),
-        "location": metadata.get("location"),
-        "tprops": metadata.get("properties", {}),
-        "config": told.get("config"),
-        "keys": sorted(told),
-    }
-
-
-def shape_of(content: Any) -> Any:
-    """Names and types of an answer; of a list, every shape that turns up in it."""
-    if isinstance(content, dict):
-        return {name: shape_of(value) for name, value in sorted(content.items()) if name != "stack"}
-    if isinstance(content, list):
-        return sorted({json.dumps(shape_of(entry), sort_keys=True) for entry in content})
-    return "number" if isinstance(content, int | float) and not isinstance(content, bool) else type(content).__name__
-
-
-def _first_difference(one: Any, other: Any, path: str = "answer") -> str:
-    if isinstance(one, dict) and isinstance(other, dict):
-        if one.keys() != other.keys():
-            missing, more = sorted(one.keys() - other.keys()), sorted(other.keys() - one.keys())
-            return f"{path}: {missing} missing, {more} too much"
-        name = next(name for name in one if one[name] != other[name])
-        return _first_difference(one[name], other[name], f"{path}.{name}")
-    return f"{path}: {one} there, {other} here"
