@@ -10,15 +10,15 @@ from __future__ import annotations
 
 import json
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, SecretStr, ValidationError, field_validator
 
 from worker.settings_check import MASK, PREFIX, masked_url, misspelt, rising
+from worker.settings_overrides import Override, content, overridden, parse
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1)]
@@ -83,6 +83,8 @@ class Settings(BaseModel):
     catalog_oauth2_scope: str | None = None
     catalog_properties: dict[str, SecretStr] = Field(default_factory=dict)
     """Further pyiceberg properties, such as ``s3.*``; in the environment a JSON object."""
+    catalog_overrides: dict[str, Override] = Field(default_factory=dict)
+    """By warehouse, what differs there, its credentials above all; a JSON object, best in a mounted file."""
 
     strategy: Literal["auto", "register", "rename"] = "auto"
     """How a table gets its second name; ``auto`` finds it out per warehouse."""
@@ -118,6 +120,11 @@ class Settings(BaseModel):
     def _from_json(cls, value: object) -> object:
         return _properties(value) if isinstance(value, str) else value
 
+    @field_validator("catalog_overrides", mode="before")
+    @classmethod
+    def _overrides_from_json(cls, value: object) -> object:
+        return parse(value) if isinstance(value, str) else value
+
     def database(self) -> str:
         """The control plane's URL. Raises SettingsError where it is not set."""
         return self._secret("database_url", "the control plane's Postgres, postgresql://user@host/name")
@@ -144,6 +151,24 @@ class Settings(BaseModel):
         if self.warehouse_template is None:
             raise SettingsError([_NO_WAREHOUSE])
         return self.warehouse_template.replace(WORKSPACE_HEX, workspace_id.replace("-", "").lower())
+
+    def of_warehouse(self, warehouse: str, *, read: Callable[[str], str] = content) -> Self:
+        """The settings as they are for one warehouse; secrets that lie in files of its own are read now, by ``read``.
+
+        Raises SettingsError where such a file cannot be read.
+        """
+        override = self.catalog_overrides.get(warehouse)
+        if override is None:
+            return self
+        try:
+            changes = overridden(override, auth=self.catalog_auth, properties=self.catalog_properties, read=read)
+        except ValueError as error:
+            raise SettingsError([_of(warehouse, str(error))]) from None
+        return self.model_copy(update={**changes, "catalog_overrides": {}})
+
+    def files(self) -> tuple[str, ...]:
+        """The files that settings were read from."""
+        return tuple(origin.removeprefix(_FILE) for origin in self._origins.values() if origin.startswith(_FILE))
 
     def secrets(self) -> frozenset[str]:
         """Every secret value there is, so that a log can be kept clear of them."""
@@ -179,6 +204,8 @@ VARIABLES: Final = frozenset(
     [variable(name) for name in Settings.model_fields] + [variable(name) + "_FILE" for name in SECRETS],
 )
 """Every variable that Reroot reads."""
+
+_FILE: Final = "file "
 
 _NO_WAREHOUSE: Final = (
     f"{variable('warehouse')} (one for all) or {variable('warehouse_template')} (such as w_{WORKSPACE_HEX}) must be set"
@@ -225,11 +252,9 @@ def _read(name: str, environ: Mapping[str, str]) -> tuple[str, str, str]:
     if direct:
         return "", "", f"{variable(name)} and {variable(name)}_FILE are both set: keep one"
     try:
-        value = Path(file).read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
-        return "", "", f"{variable(name)}_FILE: cannot read {file}: {reason}"
-    return value, f"file {file}", "" if value else f"{variable(name)}_FILE: {file} is empty"
+        return content(file), _FILE + file, ""
+    except ValueError as error:
+        return "", "", f"{variable(name)}_FILE: {error}"
 
 
 def _invalid(error: ValidationError, values: Mapping[str, str]) -> list[str]:
@@ -257,6 +282,7 @@ def _contradictions(settings: Settings) -> list[str]:
         *_wrong_schemes(settings),
         *_wrong_warehouse(settings),
         *_wrong_auth(settings),
+        *_wrong_overrides(settings),
     ]
 
 
@@ -299,6 +325,23 @@ def _wrong_auth(settings: Settings) -> list[str]:
     ]
 
 
+def _wrong_overrides(settings: Settings) -> list[str]:
+    """What a warehouse's own settings and those for all do not make together. No file is read yet."""
+    complaints = []
+    for warehouse, override in settings.catalog_overrides.items():
+        merged = settings.of_warehouse(warehouse, read=str)
+        if merged.catalog_auth not in _COMPANIONS:
+            found = [f"auth={merged.catalog_auth}: should be one of {', '.join(_COMPANIONS)}"]
+        else:
+            found = [*_wrong_auth(merged), *_auth_gaps(merged), *(_wrong_schemes(merged) if "uri" in override else [])]
+        complaints += [_of(warehouse, line) for line in found]
+    return complaints
+
+
+def _of(warehouse: str, complaint: str) -> str:
+    return f"{variable('catalog_overrides')}: warehouse {warehouse}: {complaint}"
+
+
 def _catalog_gaps(settings: Settings) -> list[str]:
     complaints = []
     if settings.catalog_uri is None:
@@ -307,13 +350,16 @@ def _catalog_gaps(settings: Settings) -> list[str]:
         complaints.append(_NO_WAREHOUSE)
     if settings.catalog_type == "sql" and settings.warehouse_location is None:
         complaints.append(f"{variable('warehouse_location')} is not set: a sql catalog needs the root of its tables")
+    return complaints + _auth_gaps(settings)
+
+
+def _auth_gaps(settings: Settings) -> list[str]:
     needed, _ = _COMPANIONS[settings.catalog_auth]
-    complaints += [
+    return [
         f"{variable(name)} is not set: {variable('catalog_auth')}={settings.catalog_auth} needs it"
         for name in needed
         if getattr(settings, name) is None
     ]
-    return complaints
 
 
 def _properties(text: str) -> dict[str, str]:
@@ -329,12 +375,14 @@ def _properties(text: str) -> dict[str, str]:
 def _secret_values(value: object) -> list[str]:
     if isinstance(value, SecretStr):
         return [value.get_secret_value()]
-    return [s.get_secret_value() for s in value.values()] if isinstance(value, dict) else []
+    return [text for inner in value.values() for text in _secret_values(inner)] if isinstance(value, dict) else []
 
 
 def _shown(name: str, value: Any) -> str:
     if value is None:
         return "(not set)"
+    if name == "catalog_overrides":
+        return f"{len(value)} warehouses"
     if isinstance(value, dict):
         return json.dumps(dict.fromkeys(value, MASK))
     if isinstance(value, SecretStr):

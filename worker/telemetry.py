@@ -11,6 +11,7 @@ import json
 import logging
 import re
 import sys
+from collections import OrderedDict
 from typing import TYPE_CHECKING, Any, Final, TextIO
 from urllib.parse import unquote, urlsplit
 
@@ -35,6 +36,9 @@ unbind_all = structlog.contextvars.clear_contextvars
 
 SHORTEST_SECRET: Final = 4
 """A shorter value cannot be told from ordinary text, and hides nothing."""
+
+_KEPT_SECRETS: Final = 512
+"""Secrets of warehouses that a process looks for in its lines, beside those of its start."""
 
 _HARMLESS: Final = re.compile(
     r"(region|endpoint|addressing|style-access|timeout|scheme|py-io-impl|signer|warehouse|enabled|verify)$",
@@ -68,14 +72,22 @@ def configure(settings: Settings, stream: TextIO | None = None) -> None:
         logging.getLogger(name).setLevel(max(logging.WARNING, root.level))
 
 
+def hide(settings: Settings) -> None:
+    """Keep the secrets of these settings out of every line from now on as well: they were read later."""
+    _scrubber.hide(sensitive(settings))
+
+
 def sensitive(settings: Settings) -> frozenset[str]:
-    """Every text that must not stand in a line: the secrets, and of a URL its password in each way to write it."""
+    """Every text that must not stand in a line: the secrets, and of a URL its password in each way to write it.
+
+    What differs for one warehouse is hidden once that warehouse is used (``hide``): there may be thousands.
+    """
     found: set[str] = set()
     for name in type(settings).model_fields:
         value = getattr(settings, name)
         if isinstance(value, SecretStr):
             found.update(_passwords(value.get_secret_value()))
-        elif isinstance(value, dict):
+        elif name == "catalog_properties":
             found.update(inner.get_secret_value() for key, inner in value.items() if not _HARMLESS.search(key))
     return frozenset(text for text in found if len(text) >= SHORTEST_SECRET)
 
@@ -86,6 +98,40 @@ def scrubber(secrets: Iterable[str]) -> Callable[[str], str]:
     forms = sorted({form for text in secrets for form in _spellings(text)}, key=len, reverse=True)
     pattern = re.compile("|".join(map(re.escape, forms)) or r"(?!)")
     return lambda text: masked_url(pattern.sub(MASK, text))
+
+
+class _Scrubber:
+    """What is hidden in this process: the secrets of its start, and those that were read since."""
+
+    def __init__(self) -> None:
+        self._first: frozenset[str] = frozenset()
+        self._since: OrderedDict[str, None] = OrderedDict()
+        self._scrub = scrubber(())
+
+    def start(self, secrets: Iterable[str]) -> None:
+        """Begin with these."""
+        self._first = frozenset(secrets)
+        self._since.clear()
+        self._scrub = scrubber(self._first)
+
+    def hide(self, secrets: Iterable[str]) -> None:
+        """And these. The longest unused ones are given up when there are too many to look for in each line."""
+        new = False
+        for text in secrets:
+            if text not in self._first:
+                new = new or text not in self._since
+                self._since[text] = None
+                self._since.move_to_end(text)
+        while len(self._since) > _KEPT_SECRETS:
+            self._since.popitem(last=False)
+        if new:
+            self._scrub = scrubber({*self._first, *self._since})
+
+    def __call__(self, text: str) -> str:
+        return self._scrub(text)
+
+
+_scrubber: Final = _Scrubber()
 
 
 def _spellings(text: str) -> set[str]:
@@ -117,7 +163,7 @@ def _shared_processors() -> list[Processor]:
 
 def _rendering(settings: Settings) -> list[Processor]:
     """The last steps. What is scrubbed is the finished line: nothing can be added to it afterwards."""
-    scrub = scrubber(sensitive(settings))
+    _scrubber.start(sensitive(settings))
     render: list[Processor]
     if settings.log_format == "json":
         render = [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(default=str)]
@@ -125,6 +171,6 @@ def _rendering(settings: Settings) -> list[Processor]:
         render = [structlog.dev.ConsoleRenderer(colors=False, exception_formatter=structlog.dev.plain_traceback)]
 
     def scrubbed(_logger: WrappedLogger, _method: str, line: EventDict | str | bytes | Any) -> str:
-        return scrub(str(line))
+        return _scrubber(str(line))
 
     return [*render, scrubbed]

@@ -14,10 +14,10 @@ import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from worker.catalog_access import CatalogAccess, catalog_connection
 from worker.controlplane.connection import ControlPlaneError
 from worker.controlplane.ledger import PostgresControlPlane
 from worker.identifiers import LEGACY_NAMESPACE
-from worker.lakehouse.connection import CatalogAuth, CatalogConnection, CatalogType
 from worker.lakehouse.lakehouse import OpenLakehouse, open_lakehouse, preload
 from worker.lakehouse.port import CatalogError
 from worker.moves.attempt import Mover
@@ -27,8 +27,6 @@ from worker.settings import Settings, SettingsError, load_settings
 from worker.telemetry import bind, log
 
 if TYPE_CHECKING:
-    from pydantic import SecretStr
-
     from worker.identifiers import TableIdentifier
     from worker.lakehouse.port import Snapshot
     from worker.moves.ports import Claimed, Move
@@ -93,7 +91,7 @@ def build(settings: Settings, worker: str) -> Runtime:
         warehouse_for=settings.warehouse_for,
         attempt_seconds=settings.move_deadline_seconds,
     )
-    lakehouse = open_lakehouse(catalog_connection(settings))
+    lakehouse = open_lakehouse(CatalogAccess(settings).connection)
     policy = Policy(
         grace_seconds=settings.grace_seconds,
         deadline_seconds=settings.move_deadline_seconds,
@@ -101,27 +99,6 @@ def build(settings: Settings, worker: str) -> Runtime:
         window_seconds=settings.catalog_timeout_seconds + _WINDOW_MARGIN,
     )
     return Runtime(settings, controlplane, lakehouse, Mover(controlplane, lakehouse, policy))
-
-
-def catalog_connection(settings: Settings) -> CatalogConnection:
-    """How the settings say the catalog is reached. Raises SettingsError."""
-    settings.catalog()
-    assert settings.catalog_uri is not None
-    return CatalogConnection(
-        type=CatalogType(settings.catalog_type),
-        uri=settings.catalog_uri,
-        timeout_seconds=settings.catalog_timeout_seconds,
-        warehouse_location=settings.warehouse_location,
-        auth=CatalogAuth(settings.catalog_auth),
-        user=settings.catalog_user,
-        password=settings.catalog_password,
-        token=settings.catalog_token,
-        client_id=settings.catalog_client_id,
-        client_secret=settings.catalog_client_secret,
-        oauth2_token_url=settings.catalog_oauth2_token_url,
-        oauth2_scope=settings.catalog_oauth2_scope,
-        properties=dict[str, "SecretStr"](settings.catalog_properties),
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +117,7 @@ class CatalogSilentError(Exception):
 
 def sides(settings: Settings, warehouse: str, *names: TableIdentifier) -> list[Side]:
     """What stands under these names, with its history. Raises CatalogSilentError, SettingsError."""
-    catalog = open_lakehouse(catalog_connection(settings)).catalog(warehouse)
+    catalog = open_lakehouse(CatalogAccess(settings).connection).catalog(warehouse)
     seen = []
     for name in names:
         try:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
+import time
 import warnings
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
+from unittest import mock
 
 import pytest
 from pydantic import SecretStr
@@ -23,7 +27,7 @@ from worker.lakehouse.port import Catalog, CatalogError, ErrorCode, ErrorKind
 from worker.lakehouse.rest_wire import retry_after
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 OLD = TableIdentifier(("datasets",), "ds_1")
@@ -301,6 +305,19 @@ def token(name: str, **rest: Any) -> Reply:
     return json_reply(200, {"access_token": name, "token_type": "bearer", **rest})
 
 
+@contextmanager
+def a_clock_of_its_own() -> Iterator[Callable[[float], None]]:
+    """Time that passes for tokens only when the test says so."""
+    now = time.monotonic()
+
+    def pass_time(seconds: float) -> None:
+        nonlocal now
+        now += seconds
+
+    with mock.patch("worker.lakehouse.auth.time", SimpleNamespace(monotonic=lambda: now)):
+        yield pass_time
+
+
 class TestOAuth2:
     def test_one_token_serves_until_it_ends(self) -> None:
         with oauth([token("t1", expires_in=3600)], FREE) as (opened, server, endpoint):
@@ -337,6 +354,17 @@ class TestOAuth2:
             opened.drop(OLD)
             assert used(server) == ["Bearer t1", "Bearer t2"]
 
+    def test_a_token_that_is_still_good_serves_while_the_endpoint_is_away(self) -> None:
+        tokens = [token("t1", expires_in=40), Reply(503, b"")]
+        with a_clock_of_its_own() as pass_time, oauth(tokens, FREE) as (opened, server, endpoint):
+            opened.namespace_exists(("main",))
+            pass_time(30)
+            opened.namespace_exists(("main",))
+            assert used(server) == ["Bearer t1", "Bearer t1"]
+            assert len(endpoint.received) == 2
+            pass_time(30)
+            assert refused(lambda: opened.drop(OLD)).code is ErrorCode.UNAVAILABLE
+
     @pytest.mark.parametrize(
         ("reply", "code", "kind"),
         [
@@ -354,6 +382,66 @@ class TestOAuth2:
             assert "s&cret" not in str(error)
             assert server.received == []
             assert server.config_received == []
+
+
+VENDING = "X-Iceberg-Access-Delegation"
+
+
+class TestVending:
+    """A credential for a table's files is asked for where its load can bring one, and nowhere else."""
+
+    def test_only_a_load_asks_for_it(self) -> None:
+        with OddServer(loaded(), json_reply(200, {})) as server, catalog(server) as opened:
+            opened.load(OLD)
+            opened.register(NEW, "s3://lake/a.metadata.json")
+            opened.rename(OLD, NEW)
+            opened.drop(OLD)
+            asked = [received.headers.get(VENDING) for received in (*server.received, *server.config_received)]
+        assert asked == ["vended-credentials", None, None, None, None]
+
+    @pytest.mark.parametrize(
+        "refusal",
+        [
+            error_reply(400, "IllegalArgumentException", "No credential provider is set"),
+            error_reply(406, "UnsupportedOperationException", "There are several credential providers"),
+        ],
+    )
+    def test_a_catalog_that_hands_out_none_is_asked_once(self, refusal: Reply) -> None:
+        with OddServer(refusal, loaded()) as server, catalog(server) as opened:
+            opened.load(OLD)
+            opened.load(OLD)
+            asked = [received.headers.get(VENDING) for received in server.received]
+        assert asked == ["vended-credentials", None, None]
+
+    def test_another_refusal_turns_nothing_off(self) -> None:
+        refusal = error_reply(400, "BadRequestException")
+        with OddServer(refusal, refusal, MISSING, loaded()) as server, catalog(server) as opened:
+            assert refused(lambda: opened.load(OLD)).code is ErrorCode.INVALID
+            assert refused(lambda: opened.load(OLD)).code is ErrorCode.TABLE_MISSING
+            opened.load(OLD)
+            asked = [received.headers.get(VENDING) for received in server.received]
+        assert asked == ["vended-credentials", None, "vended-credentials", "vended-credentials"]
+
+    @pytest.mark.parametrize(("said", "sent"), [("client-managed", "client-managed"), ("", None)])
+    def test_an_operator_may_say_otherwise(self, said: str, sent: str | None) -> None:
+        properties = {f"header.{VENDING}": SecretStr(said)}
+        with OddServer(loaded()) as server, catalog(server, properties=properties) as opened:
+            opened.load(OLD)
+            assert server.received[0].headers.get(VENDING) == sent
+
+    def test_what_was_handed_out_is_kept_nowhere(self) -> None:
+        reply = loaded(config={"s3.secret-access-key": "handed-out"})
+        with OddServer(reply) as server, catalog(server) as opened:
+            table = opened.load(OLD)
+            opened.file_missing("file:/lake/t/x", table)
+            del table
+            gc.collect()
+            holders = [thing for thing in gc.get_objects() if isinstance(thing, dict) and _holds(thing)]
+        assert holders == []
+
+
+def _holds(thing: dict[Any, Any]) -> bool:
+    return thing.get("s3.secret-access-key") == "handed-out"
 
 
 class TestStorageOptions:

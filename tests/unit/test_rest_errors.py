@@ -110,7 +110,8 @@ TABLE = [
     (Call.DROP, empty(409), E.UNCLEAR, U, 1),
     # Other refusals.
     (Call.REGISTER, error_reply(400, "InvalidLocation"), E.INVALID, P, 1),
-    (Call.LOAD, html(400), E.INVALID, P, 1),
+    # Asked for a second time: it may be the credential that this server does not hand out.
+    (Call.LOAD, html(400), E.INVALID, P, 2),
     (Call.REGISTER, Reply(422, b"Failed to deserialize the JSON body"), E.INVALID, P, 1),
     # Throttled: a short wait is waited for, where the request may be sent again.
     (Call.LOAD, error_reply(429, "TooManyRequestsException", Retry_After="0"), E.THROTTLED, T, 3),

@@ -215,6 +215,7 @@ def test_each_secret_may_come_from_a_file(name: str, tmp_path: Path) -> None:
     values = {
         "database_url": "postgresql://h/d", "migration_url": "postgresql://h/d", "broker_url": "redis://h",
         "catalog_uri": "http://h", "catalog_properties": '{"a": "b"}',
+        "catalog_overrides": '{"w_1": {"auth": "none"}}',
     }  # fmt: skip
     auth = {"catalog_password": "basic", "catalog_token": "token", "catalog_client_secret": "oauth2"}.get(name, "none")
     file = tmp_path / "secret"
@@ -265,9 +266,11 @@ def test_no_secret_is_in_an_error() -> None:
 
 
 def test_every_field_that_sounds_secret_is_typed_as_a_secret() -> None:
-    secret_words = ("password", "secret", "token", "database_url", "migration_url", "broker_url", "uri", "properties")
+    secret_words = ("password", "secret", "token", "database_url", "migration_url", "broker_url", "uri")
+    in_objects = ("properties", "overrides")
     harmless = {"catalog_oauth2_token_url"}
-    sounds = {name for name in Settings.model_fields if any(word in name for word in secret_words)} - harmless
+    words = (*secret_words, *in_objects)
+    sounds = {name for name in Settings.model_fields if any(word in name for word in words)} - harmless
     assert set(SECRETS) == sounds
     assert isinstance(load_settings(WHOLE).catalog_uri, SecretStr)
 

@@ -63,6 +63,21 @@ class Unchanging(Authorization):
         return False
 
 
+class Impossible(Authorization):
+    """Credentials that cannot be had, and why."""
+
+    def __init__(self, problem: str) -> None:
+        self._problem = problem
+
+    def header(self) -> SecretStr | None:
+        """Raises CatalogError: the same kind as where the catalog refuses what it is shown."""
+        raise CatalogError(ErrorCode.UNAUTHORIZED, ErrorKind.TRANSIENT, self._problem)
+
+    def refused(self) -> bool:
+        """Nothing else can be said."""
+        return False
+
+
 class ClientCredentials(Authorization):
     """OAuth2 client credentials: a token that is fetched when it is needed, and anew before it ends."""
 
@@ -79,14 +94,24 @@ class ClientCredentials(Authorization):
         self._pool = pool
         self._held: SecretStr | None = None
         self._until = 0.0
+        """When another one is fetched."""
+        self._end = 0.0
+        """When it is no longer good."""
 
     def header(self) -> SecretStr | None:
         """The token at hand, or a new one."""
-        if self._held is None or time.monotonic() >= self._until:
-            token = self._fetch()
+        now = time.monotonic()
+        if self._held is None or now >= self._until:
+            try:
+                token = self._fetch()
+            except CatalogError:
+                # Fetched before its end so that there is time: what is still good serves until the endpoint is back.
+                if self._held is None or now >= self._end:
+                    raise
+                return self._held
             lifetime = _LIFETIME if token.expires_in is None else float(token.expires_in)
             # A token that lasts a minute or less would be fetched anew for each request otherwise.
-            self._until = time.monotonic() + max(lifetime - _MARGIN, lifetime / 2)
+            self._until, self._end = now + max(lifetime - _MARGIN, lifetime / 2), now + lifetime
             self._held = SecretStr(f"Bearer {token.access_token}")
         return self._held
 
@@ -149,6 +174,8 @@ def _plain(secret: SecretStr | None) -> str:
 
 def authorization(connection: CatalogConnection, pool: PoolManager) -> Authorization:
     """What the connection's settings ask for; ``pool`` carries the requests for tokens."""
+    if connection.problem is not None:
+        return Impossible(connection.problem)
     match connection.auth:
         case CatalogAuth.NONE:
             return Unchanging(None)

@@ -6,7 +6,7 @@ Must not know: where they come from (``wiring`` maps settings to it), HTTP, pyic
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -55,3 +55,9 @@ class CatalogConnection:
     oauth2_token_url: str | None = None
     oauth2_scope: str | None = None
     properties: Mapping[str, SecretStr] = field(default_factory=dict)
+    problem: str | None = None
+    """Why this warehouse cannot be reached with what the settings say now; every call fails with it."""
+
+    def impossible(self, problem: str) -> CatalogConnection:
+        """The same, for a warehouse whose own settings cannot be used."""
+        return replace(self, problem=problem)

@@ -9,7 +9,7 @@ again, and on a rename that is one request.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, urlencode
 
@@ -23,17 +23,20 @@ from worker.lakehouse.port import Catalog, CatalogError, ErrorCode, ErrorKind, S
 from worker.lakehouse.rest_errors import Call
 from worker.lakehouse.rest_wire import Request, Session, Wire, unreadable
 from worker.lakehouse.soak import soak
+from worker.lakehouse.storage import Storage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from worker.lakehouse.storage import Storage, Storages
+    from worker.lakehouse.storage import Storages
 
 _PAGE_SIZE: Final = "1000"
 _SEPARATOR: Final = "%1F"
 _RENAME_ENDPOINT: Final = "POST /v1/{prefix}/tables/rename"
 _REGISTER_ENDPOINT: Final = "POST /v1/{prefix}/namespaces/{namespace}/register"
 _VIEW_ENDPOINT: Final = "GET /v1/{prefix}/namespaces/{namespace}/views/{view}"
+_REFUSES_TO_VEND: Final = frozenset({ErrorCode.INVALID, ErrorCode.NOT_OFFERED})
+"""How a catalog answers that has no credential to hand out (Gravitino: 400 without a provider, 406 with several)."""
 _NOT_FOR_STORAGE: Final = "py-io-impl"
 """A server may name the class that opens files; only this machine's own settings choose code."""
 
@@ -87,13 +90,14 @@ class RestCatalog(Catalog):
     def __init__(self, warehouse: str, session: Session, storages: Storages) -> None:
         self._warehouse = warehouse
         self._properties = session.properties
+        self._vends = session.vends
         self._wire = Wire(session)
         self._storages = storages
         self._usage: _Usage | None = None
 
     def load(self, identifier: TableIdentifier) -> Table:
-        """GET the table."""
-        body = self._send(Call.LOAD, "GET", self._table(identifier), about=str(identifier))
+        """GET the table, with a credential for its files where the catalog hands out any."""
+        body = self._loaded(identifier)
         try:
             loaded = _LOADED.decode(body)
             if not loaded.metadata_location:
@@ -182,6 +186,18 @@ class RestCatalog(Catalog):
         """Ask storage, with the table's own metadata file as the positive control."""
         return self._storage(table).certainly_missing(normalise(location), beside=table.metadata_location)
 
+    def _loaded(self, identifier: TableIdentifier) -> bytes:
+        request = Request(Call.LOAD, "GET", self._used().root + self._table(identifier), str(identifier))
+        if self._vends:
+            try:
+                return self._wire.send(replace(request, vending=True))
+            except CatalogError as error:
+                if error.code not in _REFUSES_TO_VEND:
+                    raise
+        body = self._wire.send(request)
+        self._vends = False
+        return body
+
     # Addresses.
 
     def _send(self, call: Call, method: str, where: str, *, about: str, body: object = None) -> bytes:
@@ -225,8 +241,11 @@ class RestCatalog(Catalog):
         )
 
     def _storage(self, table: Table) -> Storage:
-        options = _own_code_only({**self._used().storage, **table.storage}, self._properties)
-        return self._storages.with_options(options)
+        common = self._used().storage
+        if not table.storage:
+            return self._storages.with_options(common)
+        # What came with a table is that table's alone, and goes when the job is through with it.
+        return Storage(_own_code_only({**common, **table.storage}, self._properties))
 
 
 def _identifier(identifier: TableIdentifier) -> dict[str, object]:

@@ -36,17 +36,22 @@ _LONGEST_RETRY_AFTER: Final = 300.0
 _AGAIN: Final = frozenset({429, 502, 503, 504})
 _NEW_TOKEN: Final = frozenset({401, 419})
 _HEADER_PROPERTY: Final = "header."
+DELEGATION: Final = "X-Iceberg-Access-Delegation"
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What is sent. ``about`` is what an error's text names; ``target`` is relative to the catalog's address."""
+    """What is sent. ``about`` is what an error's text names; ``target`` is relative to the catalog's address.
+
+    ``vending``: the answer is asked to bring a credential for the table's files.
+    """
 
     call: Call
     method: str
     target: str
     about: str
     body: bytes | None = None
+    vending: bool = False
 
 
 class Session:
@@ -66,11 +71,10 @@ class Session:
             ca_certs=self.properties.get("ssl.cabundle"),
         )
         self.authorization = authorization(connection, self.pool)
-        self.headers = {
-            "User-Agent": "reroot",
-            "X-Iceberg-Access-Delegation": "vended-credentials",
-            **_extra_headers(self.properties),
-        }
+        further = _further_headers(self.properties)
+        self.vends = all(name.lower() != DELEGATION.lower() for name in further)
+        """Whether catalogs are asked for credentials here: not where a property of the operator's says how."""
+        self.headers = {"User-Agent": "reroot", **{name: value for name, value in further.items() if value}}
 
 
 class Wire:
@@ -118,6 +122,8 @@ class Wire:
         value = self._session.authorization.header()
         if value is not None:
             headers["Authorization"] = value.get_secret_value()
+        if request.vending:
+            headers[DELEGATION] = "vended-credentials"
         if request.body is not None:
             headers["Content-Type"] = "application/json"
         try:
@@ -162,7 +168,7 @@ def _error(request: Request, status: int, body: bytes, headers: Mapping[str, str
     return error_for(request.call, answer, about=request.about, retry_after=retry_after(headers.get("Retry-After")))
 
 
-def _extra_headers(properties: Mapping[str, str]) -> dict[str, str]:
+def _further_headers(properties: Mapping[str, str]) -> dict[str, str]:
     return {
         name.removeprefix(_HEADER_PROPERTY): value
         for name, value in properties.items()

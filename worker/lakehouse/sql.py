@@ -181,6 +181,8 @@ class Database:
 
     def engine(self) -> Engine:
         """The engine; no connection is opened yet. Raises CatalogError where the address is none."""
+        if self._connection.problem is not None:
+            raise CatalogError(ErrorCode.UNAUTHORIZED, ErrorKind.TRANSIENT, self._connection.problem)
         if self._engine is None:
             with _translated("read its address"):
                 self._engine = _engine(self._connection)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyiceberg.io import FileIO
 
 _FILE_IOS: Final = 16
-"""Clients for storage that one process keeps: as many as there are sets of vended credentials in use at a time."""
+"""Clients for storage that one process keeps, one for each set of options that warehouses have."""
 
 
 class Storage:
@@ -110,7 +110,10 @@ class _Counted(io.RawIOBase):
 
 
 class Storages:
-    """The storages that one process has open, by their options; the longest unused one goes first."""
+    """The storages that one process has open, by warehouses' options; the longest unused one goes first.
+
+    None holds what a catalog handed out for one table.
+    """
 
     def __init__(self) -> None:
         self._kept: OrderedDict[frozenset[tuple[str, str]], Storage] = OrderedDict()
