@@ -25,6 +25,7 @@ from worker.lakehouse.connection import CatalogAuth, CatalogConnection, CatalogT
 from worker.lakehouse.lakehouse import OpenLakehouse, open_lakehouse
 from worker.lakehouse.port import Catalog, CatalogError, ErrorCode, ErrorKind
 from worker.lakehouse.rest_wire import retry_after
+from worker.lakehouse.storage import Storage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -436,12 +437,8 @@ class TestVending:
             opened.file_missing("file:/lake/t/x", table)
             del table
             gc.collect()
-            holders = [thing for thing in gc.get_objects() if isinstance(thing, dict) and _holds(thing)]
-        assert holders == []
-
-
-def _holds(thing: dict[Any, Any]) -> bool:
-    return thing.get("s3.secret-access-key") == "handed-out"
+            storages = [each for each in gc.get_objects() if isinstance(each, Storage)]
+            assert [each for each in storages if "handed-out" in each._options.values()] == []
 
 
 class TestStorageOptions:
