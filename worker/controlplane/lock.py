@@ -12,9 +12,8 @@ from __future__ import annotations
 
 import json
 from contextlib import contextmanager
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final
-
-from psycopg import sql
 
 from worker.controlplane.connection import (
     Connection,
@@ -28,6 +27,8 @@ from worker.outcome import Busy, Done, Ignored, Outcome, Park, Retry, Wait
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from psycopg import sql
 
     from worker.identifiers import TableIdentifier
 
@@ -126,8 +127,9 @@ def hold(connection: Connection, dataset_id: str, *, queue_for: float | None, id
     with translated():
         with connection.pipeline():
             connection.execute(_SETTINGS, settings)
-            if queue_for is None:
-                return bool(_first(connection.execute(_TRY, (dataset_id,))))
+            tried = connection.execute(_TRY, (dataset_id,)) if queue_for is None else None
+        if tried is not None:
+            return bool(_first(tried))  # read only now: inside the pipeline it would be a round trip more
         try:
             with translated():
                 connection.execute(_QUEUE, (dataset_id,))
@@ -146,7 +148,7 @@ class PostgresLock:
 
     def __init__(self, connection: Connection, dataset_type: sql.SQL, log_type: sql.SQL) -> None:
         self._connection = connection
-        self._types = {"dataset_type": dataset_type, "log_type": log_type}
+        self._types = (dataset_type.as_string(), log_type.as_string())
 
     def alive(self) -> None:
         """Ask the connection itself. Raises LockLostError."""
@@ -276,7 +278,13 @@ class PostgresLock:
         return Written.COMMITTED
 
     def _run(self, statement: str, values: dict[str, Any]) -> Any:
-        return self._connection.execute(sql.SQL(statement).format(**self._types), values)
+        return self._connection.execute(_rendered(statement, *self._types), values)
+
+
+@cache
+def _rendered(statement: str, dataset_type: str, log_type: str) -> bytes:
+    """The statement with the ids' types in it, which Postgres itself has named. Composed once per process."""
+    return statement.format(dataset_type=dataset_type, log_type=log_type).encode()
 
 
 def _refusal(placed: Any, changed: Any) -> Written | None:
