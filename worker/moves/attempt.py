@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from worker.moves.policy import Policy
 
 _AWAY = frozenset({ErrorCode.UNAVAILABLE, ErrorCode.UNCLEAR, ErrorCode.UNREADABLE, ErrorCode.FILE_MISSING})
+_OF_NAMES = frozenset({ErrorCode.TABLE_MISSING, ErrorCode.NAMESPACE_MISSING, ErrorCode.ALREADY_EXISTS})
+"""What a catalog says of names: it may have been true a moment ago, or of a request sent twice. The next look tells."""
 _MAX_RETRY_AFTER = 300.0
 _CREDENTIALS_WAIT = 60.0
 
@@ -135,6 +137,8 @@ def _ended_by(error: CatalogError, job: Job) -> Outcome:
             return Park(ParkCode.FORBIDDEN, str(error), "grant what is missing, then `reroot retry`")
         case code if code in _AWAY:
             return _one_or_all(error, job)
+        case code if code in _OF_NAMES:
+            return Retry(_pause(job), str(error), ParkCode.REFUSED)
         case _:
             return Park(ParkCode.REFUSED, str(error), "mend what the catalog refuses, then `reroot retry`")
 

@@ -137,6 +137,8 @@ class Job:
             try:
                 self.catalog.create_namespace(level)
             except CatalogError as error:
+                if error.code is ErrorCode.NAMESPACE_MISSING:
+                    self.forget_namespace(level)  # a parent that was made or seen is gone
                 # A server may have made it and then failed, or may forbid making what is already there: ask.
                 if error.code is not ErrorCode.ALREADY_EXISTS and not self._sees(level, error):
                     raise
