@@ -92,17 +92,17 @@ class Evidence:
 def relation(new: Table, old: Table, registered: frozenset[str]) -> Relation:
     """How ``new`` stands to ``old``, two pointers to one uuid.
 
-    A pointer is an ancestor if the other's metadata log holds its location, or if its location is the very one that
-    the journal registered: nobody has committed through it since. Metadata logs may be short, so a location that is
-    missing there says nothing.
+    A pointer is an ancestor if the other's metadata log holds its location. Metadata logs may be short, so a location
+    that is missing there says nothing: then the journal decides, by the very location that it registered, through
+    which nobody has committed since.
     """
     if new.metadata_location == old.metadata_location:
         return Relation.SAME
-    untouched = new.metadata_location in registered
-    behind = untouched or new.metadata_location in old.metadata_log
-    # With several registrations open nobody knows which of them the new name grew from: only the log speaks then.
-    from_old = not untouched and registered == {old.metadata_location}
-    ahead = from_old or old.metadata_location in new.metadata_log
+    behind, ahead = new.metadata_location in old.metadata_log, old.metadata_location in new.metadata_log
+    if not behind and not ahead:
+        behind = new.metadata_location in registered
+        # With several registrations open nobody knows which of them the new name grew from.
+        ahead = not behind and registered == {old.metadata_location}
     if behind == ahead:
         return Relation.FORKED
     return Relation.BEHIND if behind else Relation.AHEAD
