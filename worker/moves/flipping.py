@@ -24,6 +24,7 @@ def flip_of(job: Job, goal: Goal, standing: Table, left: Table, state: State, en
     """The flip to ``standing``, the table under the new name; ``left`` is the one under the name that is left."""
     if state is State.DONE:
         _close_strays(job, goal)
+    made = [e.id for e in job.open(Action.REGISTER, Action.RENAME) if e.pointer.identifier == goal.target]
     return Flip(
         before=goal.before,
         after=goal.after,
@@ -36,13 +37,13 @@ def flip_of(job: Job, goal: Goal, standing: Table, left: Table, state: State, en
         snapshot_id=standing.snapshot_id,
         row_count=standing.row_count,
         grace_seconds=job.policy.grace_seconds,
-        entry_ids=tuple(entry_ids),
+        entry_ids=tuple({*made, *entry_ids}),
     )
 
 
 def _close_strays(job: Job, goal: Goal) -> None:
-    """Nothing comes after ``done``: registrations under other names that never took effect are closed now."""
-    for entry in job.open(Action.REGISTER):
+    """Nothing comes after ``done``: pointers under other names that never took effect are closed now."""
+    for entry in job.open(Action.REGISTER, Action.RENAME):
         if entry.pointer.identifier != goal.target:
             job.controlplane.close(entry, Closed.VOID)
 

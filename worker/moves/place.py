@@ -78,7 +78,8 @@ class _Placing:
 
     def _may_stand_already(self) -> bool:
         """A way back goes to a name that was there before; an adopted place was made by another hand."""
-        return self.goal.adopted or self.goal.after is None
+        renamed = any(e.pointer.identifier == self.goal.target for e in self.job.open(Action.RENAME))
+        return renamed or self.goal.adopted or self.goal.after is None
 
     def _evidence(self) -> Evidence:
         journaled = self.entries[0].pointer.table_uuid if self.entries else None

@@ -70,22 +70,26 @@ def settle(job: Job, entry: Entry) -> Outcome | None:
 
 def _settle_there(job: Job, entry: Entry, table: Table, live: TableIdentifier) -> Outcome | None:
     target, goal = entry.pointer.identifier, goal_of(job)
-    if isinstance(job.look(live), There):
-        job.controlplane.close(entry, Closed.VOID)  # both names stand: no rename, and the two looks decide
-        return None
-    if isinstance(goal, Goal) and goal.target == target and not goal.adopted:
-        return flip(job, flip_of(job, goal, table, table, State.DONE, [entry.id]))
-    return _rename_back(job, entry, live)
+    if not isinstance(goal, Goal) or goal.target != target or goal.adopted:
+        return _rename_back(job, entry, live)
+    left = job.look(live)
+    if isinstance(left, There):
+        return None  # both names stand, or that answer is an old one: the two looks decide, under this open entry
+    # Unknown does not stop the flip, for readers miss the table now; the withdrawal, later, asks again.
+    state = State.DONE if isinstance(left, Gone) else State.FLIPPED
+    return flip(job, flip_of(job, goal, table, table, state, [entry.id]))
 
 
 def _rename_back(job: Job, entry: Entry, home: TableIdentifier) -> Outcome | None:
     """The place has changed since: put the table back to the name that the resolver gives, then start over."""
+    away = entry.pointer.identifier
     job.guard()
     try:
-        job.catalog.rename(entry.pointer.identifier, home)
+        job.catalog.rename(away, home)
     except CatalogError as error:
-        if not isinstance(job.look(home), There):
-            return _soon(f"{entry.pointer.identifier} is not back under {home} yet: {error}")
+        back = isinstance(job.look(home), There)
+        if not back or (error.code is not ErrorCode.ALREADY_EXISTS and not isinstance(job.look(away), Gone)):
+            return _soon(f"{away} is not back under {home} yet: {error}")
     job.controlplane.close(entry, Closed.RETURNED)
     return None
 
@@ -103,7 +107,7 @@ def _ask(job: Job, goal: Goal, entry: Entry, error: CatalogError | None) -> Outc
     """Look at the new name: that, and not the answer, says whether the rename happened."""
     match job.look(goal.target):
         case There(table) if table.uuid == entry.pointer.table_uuid:
-            return flip(job, flip_of(job, goal, table, table, State.DONE, [entry.id]))
+            return _flip_renamed(job, goal, entry, table, error)
         case There(other) if error is not None and error.kind is not ErrorKind.UNKNOWN:
             job.controlplane.close(entry, Closed.VOID)
             return name_taken(other, entry.pointer.table_uuid)
@@ -111,6 +115,13 @@ def _ask(job: Job, goal: Goal, entry: Entry, error: CatalogError | None) -> Outc
             return _certainly_not(job, goal, entry, error)
         case _:
             return _soon(f"the rename to {goal.target} is not settled: {error or 'its answer was a clean yes'}")
+
+
+def _flip_renamed(job: Job, goal: Goal, entry: Entry, table: Table, error: CatalogError | None) -> Outcome:
+    """After a refusal the old name may stand beside the new one, by another hand: then the two looks decide."""
+    if error is not None and not isinstance(job.look(goal.source), Gone):
+        return _soon(f"{goal.target} stands, and it is not certain that {goal.source} is gone: {error}")
+    return flip(job, flip_of(job, goal, table, table, State.DONE, [entry.id]))
 
 
 def _certainly_not(job: Job, goal: Goal, entry: Entry, error: CatalogError) -> Outcome:
