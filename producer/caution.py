@@ -23,17 +23,23 @@ class Caution(StrEnum):
     """Commits under the new name may clean up the metadata file of the old one while its grace lasts."""
     CASE_TWIN = "case_twin"
     """Another table of the warehouse has, or gets, the same name but for its case."""
+    NAME_IN_PATH = "name_in_path"
+    """Some servers refuse its name in a path, however it is written: then nothing is touched, and it is parked."""
 
 
 REMEDY: Final = {
     Caution.METADATA_CLEANUP: "a shorter grace, or more metadata versions kept",
     Caution.CASE_TWIN: "rename one of the two, if the catalog ignores case",
+    Caution.NAME_IN_PATH: "a canary first: some servers refuse % and \\ in paths",
 }
 """One line for each warning: what to do about it."""
 
 COMMITS_IN_GRACE: Final = 50
 """Half of Iceberg's default ``write.metadata.previous-versions-max`` (100): a table that is set to clean up after
 commits loses the file that the old name points to after so many, at the latest after twice as many."""
+
+_REFUSED_IN_PATHS: Final = frozenset("%\\")
+"""The reference server 1.11.0 answers them with a 400: Jetty 12 takes them for an attack."""
 
 _DAY: Final = 86_400.0
 
@@ -53,6 +59,7 @@ def cautions(facts: DatasetFacts, terms: Terms) -> tuple[Caution, ...]:
         Caution.METADATA_CLEANUP: _leaves_a_second_pointer(facts, terms)
         and facts.commits_last_day * terms.grace_seconds / _DAY > COMMITS_IN_GRACE,
         Caution.CASE_TWIN: facts.case_twin,
+        Caution.NAME_IN_PATH: not _REFUSED_IN_PATHS.isdisjoint(facts.source_identifier or ""),
     }
     return tuple(caution for caution in Caution if found[caution])
 

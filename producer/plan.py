@@ -82,6 +82,9 @@ _OF_STATE: Final = {
 _REFUSED_IN_NAMES: Final = frozenset("/+")
 """One catalog accepts these in a rename and can never find the table by its path again."""
 
+_FOLDERS: Final = frozenset({".", ".."})
+"""Proxies resolve these, and a request about the table becomes one about its namespace."""
+
 
 Verdict = tuple[Reason, str] | None
 
@@ -220,6 +223,8 @@ def _unfit(name: str) -> str:
         return f"{len(name)} characters, at most {MAX_NAME} fit"
     if any(unicodedata.category(character) == "Cc" for character in name):
         return "control character"
+    if name in _FOLDERS:
+        return "names a folder in every path"
     if name != name.strip():
         return "blank at an end"
     refused = sorted(_REFUSED_IN_NAMES.intersection(name))

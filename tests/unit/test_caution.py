@@ -59,6 +59,12 @@ def test_twins_but_for_their_case_are_named_whatever_the_strategy() -> None:
     assert warned(Terms(900, Strategy.RENAME), case_twin=True) == (Caution.CASE_TWIN,)
 
 
+@pytest.mark.parametrize(("name", "expected"), [("50%", True), ("a\\b", True), ("Größe 1.2", False), ("ds_1", False)])
+def test_a_name_that_some_servers_refuse_in_a_path_is_named(name: str, *, expected: bool) -> None:
+    found = warned(QUARTER, source_identifier=f"datasets.{name}")
+    assert found == ((Caution.NAME_IN_PATH,) if expected else ())
+
+
 def test_every_warning_says_what_to_do() -> None:
     assert set(REMEDY) == set(Caution)
 

@@ -99,6 +99,8 @@ def test_a_name_keeps_its_own_dots() -> None:
         ({"source_identifier": "datasets.a/b"}, Reason.NAME_INVALID),
         ({"source_identifier": "datasets.a+b"}, Reason.NAME_INVALID),
         ({"source_identifier": "datasets. a"}, Reason.NAME_INVALID),
+        ({"source_identifier": "datasets.."}, Reason.NAME_INVALID),
+        ({"source_identifier": "datasets..."}, Reason.NAME_INVALID),
     ],
 )
 def test_what_does_not_move_says_why(changes: dict[str, Any], reason: Reason) -> None:
