@@ -12,7 +12,7 @@ import shutil
 import tempfile
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,10 +25,12 @@ def run_folder(parent: Path) -> Iterator[Path]:
     An interrupted run has not failed.
     """
     parent.mkdir(parents=True, exist_ok=True)
-    _sweep(parent)
-    folder = Path(tempfile.mkdtemp(prefix="run-", dir=parent))
-    with (folder / "lock").open("w", encoding="utf-8") as lock:
+    with _turn(parent):
+        _sweep(parent)
+        folder = Path(tempfile.mkdtemp(prefix="run-", dir=parent))
+        lock = (folder / "lock").open("w", encoding="utf-8")
         fcntl.flock(lock, fcntl.LOCK_EX)
+    with lock:
         failed = False
         try:
             yield folder
@@ -40,17 +42,28 @@ def run_folder(parent: Path) -> Iterator[Path]:
                 shutil.rmtree(folder, ignore_errors=True)
 
 
+@contextmanager
+def _turn(parent: Path) -> Iterator[None]:
+    """One run at a time looks for dead folders and makes its own: a new one that is not locked yet would look dead."""
+    with (parent / "turn").open("w", encoding="utf-8") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
 def _sweep(parent: Path) -> None:
-    """Remove the folders of runs that have ended; a lock says which still run."""
-    for lock in parent.glob("run-*/lock"):
-        with lock.open("r", encoding="utf-8") as file:
-            if _free(file):
-                shutil.rmtree(lock.parent, ignore_errors=True)
+    """Remove the folders of runs that have ended."""
+    for folder in parent.glob("run-*"):
+        if _dead(folder):
+            shutil.rmtree(folder, ignore_errors=True)
 
 
-def _free(file: TextIO) -> bool:
+def _dead(folder: Path) -> bool:
+    """Whether nobody lives there: a run locks its folder, and the kernel lets go of it however the run ends."""
     try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        with (folder / "lock").open("r", encoding="utf-8") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return True  # killed before it was locked, or being removed by its own run just now
     except BlockingIOError:
         return False
     return True
