@@ -1,0 +1,170 @@
+"""Situations in which the crash and fault matrix begins: what stands where, by which strategy, on which catalog."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from tests.support.catalog_double import CatalogDouble
+from tests.support.faults import Crashed, Fault, PortCall
+from tests.support.twin_stage import DATASET, NEW, OLD, Process, TwinStage
+from worker.moves.machine import State
+from worker.moves.policy import Policy
+from worker.moves.ports import Strategy
+from worker.outcome import ParkCode
+
+Struck = Sequence[tuple[PortCall, Fault]]
+
+
+@dataclass(frozen=True)
+class Scene:
+    """One situation. ``prepare`` brings a fresh stage into it."""
+
+    name: str
+    strategy: Strategy | None = None
+    prepare: Callable[[TwinStage], object] = lambda _: None
+    offers_rename: bool = True
+    once: bool = False
+    ends: State = State.DONE
+    """Where it ends when nothing fails."""
+
+    def build(self) -> TwinStage:
+        """A fresh stage in this situation."""
+        catalog = CatalogDouble(offers_rename=self.offers_rename, once=self.once)
+        stage = TwinStage(Policy(strategy=self.strategy), catalog)
+        self.prepare(stage)
+        return stage
+
+    def may_park(self, stage: TwinStage, struck: Struck) -> bool:
+        """Whether the reason for which it is parked is true."""
+        return TRUE_REASONS.get(ParkCode(stage.row.park_code or ""), _never)(stage, struck)
+
+
+def _never(stage: TwinStage, struck: Struck) -> bool:
+    return False
+
+
+def _diverged(stage: TwinStage, struck: Struck) -> bool:
+    """Something was committed that the live name does not hold."""
+    return bool(stage.account.missing_from([stage.catalog.names[stage.live]]))
+
+
+def _doubtful(stage: TwinStage, struck: Struck) -> bool:
+    """The same, or a metadata file is gone and the live name, by an old answer, shows no commit that cleaned it up."""
+    stale = any((call.method, fault) == ("load", Fault.STALE) for call, fault in struck)
+    return _diverged(stage, struck) or (bool(stage.cleaned) and stale)
+
+
+def _refused(stage: TwinStage, struck: Struck) -> bool:
+    """The catalog does refuse to make a second name, and nobody has said that it may be asked for otherwise."""
+    return stage.catalog.once or any(
+        (call.method, fault) == ("register", Fault.FALSE_409_BEFORE) for call, fault in struck
+    )
+
+
+TRUE_REASONS: Final[dict[ParkCode, Callable[[TwinStage, Struck], bool]]] = {
+    ParkCode.WITHDRAWAL_DOUBTFUL: _doubtful,
+    ParkCode.REFUSED: _refused,
+    ParkCode.NO_PLACE: lambda stage, _: stage.plane.datasets[DATASET].schema_id is None,
+    ParkCode.DIVERGED: _diverged,
+}
+
+
+def dies_at(stage: TwinStage, method: str, *, nth: int = 1, after: bool = False) -> None:
+    """An attempt that dies at the n-th call of ``method``."""
+    seen = 0
+
+    def strike(process: Process, call: PortCall, perform: Callable[[], Any]) -> Any:
+        nonlocal seen
+        seen += call.method == method
+        if call.method == method and seen == nth:
+            if after:
+                stage.faults.plainly(call, perform)
+            raise Crashed
+        return stage.faults.plainly(call, perform)
+
+    kept, stage.strike = stage.strike, strike
+    stage.attempt()
+    stage.strike = kept
+    assert seen == nth
+
+
+def _stale_registration(stage: TwinStage) -> None:
+    dies_at(stage, "soak")
+    stage.engine_commits(OLD)
+
+
+def _ahead(stage: TwinStage) -> None:
+    dies_at(stage, "soak")
+    stage.engine_commits(NEW)
+
+
+def _another_schema(stage: TwinStage) -> None:
+    dies_at(stage, "soak")
+    stage.plane.datasets[DATASET].schema_id = "t"
+
+
+def _renamed_and_another_schema(stage: TwinStage) -> None:
+    dies_at(stage, "rename", after=True)
+    stage.plane.datasets[DATASET].schema_id = "t"
+
+
+def _no_schema(stage: TwinStage) -> None:
+    dies_at(stage, "soak")
+    stage.plane.datasets[DATASET].schema_id = None
+
+
+def _reverted(stage: TwinStage) -> None:
+    stage.settle()
+    stage.writer_commits()
+    assert stage.operator.revert(DATASET)
+
+
+def _reverted_in_grace(stage: TwinStage) -> None:
+    stage.attempt()
+    stage.writer_commits()
+    assert stage.operator.revert(DATASET)
+
+
+def _cleaned_up(stage: TwinStage) -> None:
+    """Commits under the new name have cleaned up the metadata file of the old one."""
+    stage.attempt()
+    stage.catalog.log_length = 1
+    for _ in range(3):
+        stage.writer_commits()
+    stage.clean_up(stage.catalog.names[OLD])
+
+
+def _adopted(stage: TwinStage) -> None:
+    _another_hand(stage)
+    stage.plane.datasets[DATASET].iceberg_namespace = ".".join(NEW.namespace)
+    stage.plane.log[DATASET][0].identifier = str(NEW)
+
+
+def _another_hand(stage: TwinStage) -> None:
+    stage.catalog.hold(NEW, stage.catalog.names[OLD])
+
+
+REGISTER, RENAME = Strategy.REGISTER, Strategy.RENAME
+SCENES: Final = (
+    Scene("register", REGISTER),
+    Scene("register, found out"),
+    Scene("register, where nothing can be renamed", REGISTER, offers_rename=False),
+    Scene("register over a stale registration", REGISTER, _stale_registration),
+    Scene("register over a stale one where nothing can be renamed", REGISTER, _stale_registration, offers_rename=False),
+    Scene("the new name is ahead", REGISTER, _ahead),
+    Scene("register after the schema changed", REGISTER, _another_schema),
+    Scene("the schema is gone", REGISTER, _no_schema, ends=State.PARKED),
+    Scene("another hand has set the column", REGISTER, _adopted),
+    Scene("the old metadata file was cleaned up", REGISTER, _cleaned_up),
+    Scene("register where a table has one name only", REGISTER, once=True, ends=State.PARKED),
+    Scene("rename", RENAME),
+    Scene("rename, found out", once=True),
+    Scene("rename over a registration by another hand", RENAME, _another_hand),
+    Scene("an open rename", RENAME, lambda stage: dies_at(stage, "rename", after=True), once=True),
+    Scene("an open rename after the schema changed", RENAME, _renamed_and_another_schema, once=True),
+    Scene("back by register", REGISTER, _reverted),
+    Scene("back by register in the grace", REGISTER, _reverted_in_grace),
+    Scene("back by rename", RENAME, _reverted, once=True),
+)

@@ -1,0 +1,219 @@
+"""One dataset on the in-memory twins, everybody who touches it, and who keeps account of what was acknowledged.
+
+``TwinStage`` arranges a dataset with its table, runs attempts as worker processes do, and plays the other programs:
+writers that respect the lock, engines that do not. Every call of an attempt goes through ``handle``: there a test
+lets a fault strike, and there the invariants are looked at, before each request and after each effect.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from tests.support.catalog_double import CatalogDouble, LakehouseDouble
+from tests.support.faults import Between, Crashed, Fault, Faults, PortCall
+from tests.support.invariants import Account, request_violations, world_violations
+from tests.support.twin_operator import OperatorTwin
+from tests.support.twins import WAREHOUSE, ControlPlaneTwin, DatasetRow, LogRow, MoveRow, PlaneTwin, SchemaRow
+from worker.controlplane.connection import ControlPlaneAwayError
+from worker.identifiers import LEGACY_NAMESPACE, TableIdentifier
+from worker.moves.attempt import Mover
+from worker.moves.job import Memory
+from worker.moves.machine import WORKABLE, State
+from worker.moves.policy import Policy
+
+if TYPE_CHECKING:
+    from tests.support.twin_lock import LockTwin
+    from worker.moves.ports import Action
+    from worker.outcome import Outcome
+
+DATASET = "d"
+WORKSPACE = "ws"
+NAME = "ds_d"
+OLD = TableIdentifier((LEGACY_NAMESPACE,), NAME)
+NEW = TableIdentifier(("sales", "europe"), NAME)
+UUID = "uuid-of-the-dataset"
+ELSEWHERE = "asia.tokyo"
+
+Strike = Callable[["Process", PortCall, Callable[[], Any]], Any]
+"""Makes a call, or lets a fault strike it."""
+
+
+@dataclass
+class Process:
+    """One worker process: it keeps what it has found out between attempts, and loses it when it dies."""
+
+    name: str = "worker-1"
+    dead: bool = False
+    memory: Memory = field(default_factory=Memory)
+    lock: LockTwin | None = None
+    """Of the attempt that it is at."""
+    last_look: tuple[TableIdentifier, str] | None = None
+    """The name that its last request looked at, and what it showed; None where it was another request."""
+
+
+@dataclass
+class TwinStage:
+    """One database, one warehouse, one dataset."""
+
+    policy: Policy = field(default_factory=Policy)
+    catalog: CatalogDouble = field(default_factory=CatalogDouble)
+    violations: list[str] = field(default_factory=list)
+    cleaned: set[str] = field(default_factory=set)
+    """Metadata files that commits have cleaned up."""
+
+    def __post_init__(self) -> None:
+        self.plane = PlaneTwin()
+        self.policy = replace(self.policy, clock=lambda: self.plane.now, jitter=lambda: 0.5)
+        self.lakehouse = LakehouseDouble({WAREHOUSE: self.catalog})
+        self.operator = OperatorTwin(self.plane)
+        self.faults = Faults()
+        self.strike: Strike = lambda _, call, perform: self.faults.plainly(call, perform)
+        self.calls: list[PortCall] = []
+        for schema, place in (("s", ".".join(NEW.namespace)), ("t", ELSEWHERE)):
+            self.plane.schemas[schema] = SchemaRow(WORKSPACE, place)
+        self.plane.datasets[DATASET] = DatasetRow(WORKSPACE, "s")
+        first = self.catalog.create(OLD, table_uuid=UUID)
+        self.account = Account(first)
+        self.last_live = {OLD: self.plane.now}
+        self.plane.log[DATASET] = [LogRow(str(OLD), self.catalog.files[first].snapshot_id)]
+        self.plane.moves[DATASET] = MoveRow(DATASET, WORKSPACE, str(OLD), NAME, ".".join(NEW.namespace))
+
+    # What a worker does.
+
+    dataset = DATASET
+
+    @property
+    def row(self) -> MoveRow:
+        """The ledger's row."""
+        return self.plane.moves[DATASET]
+
+    @property
+    def live(self) -> TableIdentifier:
+        """What the resolver says."""
+        return TableIdentifier.within(self.plane.resolved(DATASET), NAME)
+
+    def attempt(self, process: Process | None = None) -> Outcome | None:
+        """One attempt by a process (a new one if none is given); None where the process died, or Postgres was away."""
+        process = process or Process()
+        ledger = Between(ControlPlaneTwin(self.plane, process.name), "ledger", self._handler(process))
+        lakehouse = Between(self.lakehouse, "lakehouse", self._handler(process))
+        mover = Mover(ledger, lakehouse, self.policy, process.memory)
+        process.last_look = None
+        try:
+            return mover.attempt(DATASET)
+        except (Crashed, ControlPlaneAwayError):
+            return None
+        finally:
+            process.lock = None
+
+    def _handler(self, process: Process) -> Callable[[PortCall, Callable[[], Any]], Any]:
+        return lambda call, perform: self.handle(process, call, perform)
+
+    def handle(self, process: Process, call: PortCall, perform: Callable[[], Any]) -> Any:
+        """One call of a process: struck or not, with a look at the invariants on both sides."""
+        if process.dead:
+            raise Crashed
+        self.calls.append(call)
+
+        def effect() -> Any:
+            self.violations += request_violations(self, process, call)
+            return perform()
+
+        try:
+            result = self.strike(process, call, effect)
+            self._follow(process, call, result)
+        except Crashed:
+            process.dead = True
+            raise
+        finally:
+            self.look()
+        return result
+
+    def _follow(self, process: Process, call: PortCall, result: Any) -> None:
+        if str(call) == "ledger.lock":
+            process.lock = result
+        elif call.port == "catalog":
+            process.last_look = (call.arguments[0], result.metadata_location) if call.method == "load" else None
+
+    def look(self) -> None:
+        """Look at everything that must always hold."""
+        self.last_live[self.live] = self.plane.now
+        self.violations += world_violations(self)
+
+    # What the sweeper and time do.
+
+    def pass_time_until_due(self) -> bool:
+        """Let time pass until the sweeper would send the message; False where nothing is left to do."""
+        for _ in range(5):
+            if self.row.state not in WORKABLE:
+                return False
+            if self.plane.to_publish(DATASET):
+                return True
+            self.plane.pass_time(max(self.row.not_before - self.plane.now, 100.0))
+        return False
+
+    def settle(self, *, attempts: int = 30) -> None:
+        """Let the sweeper run until nothing is left to do."""
+        for _ in range(attempts):
+            if not self.pass_time_until_due():
+                return
+            self.attempt()
+        self.violations.append(f"after {attempts} attempts still {self.row.state}: {self.row.waiting_for}")
+
+    # What other programs do.
+
+    def engine_commits(self, identifier: TableIdentifier) -> None:
+        """An engine that ignores the lock commits through a name, if it stands."""
+        was = self.catalog.names.get(identifier)
+        if was in self.catalog.files:
+            self.account.acknowledge(self.catalog.commit(identifier), was, identifier)
+            self.look()
+
+    def writer_commits(self) -> bool:
+        """A program that respects the lock: resolve, commit, log; False where the lock is held or the table is away.
+
+        In a rename's window the resolver's name is empty: the writer sees that, and comes again later.
+        """
+        if DATASET in self.plane.locks or self.live not in self.catalog.names:
+            return False
+        self.engine_commits(self.live)
+        snapshot = self.catalog.files[self.catalog.names[self.live]].snapshot_id
+        self.plane.log[DATASET].append(LogRow(str(self.live), snapshot))
+        return True
+
+    def clean_up(self, location: str) -> None:
+        """Commits remove a metadata file that their log has forgotten."""
+        self.catalog.delete_file(location)
+        self.cleaned.add(location)
+
+    # What is there.
+
+    def open_entries(self, *actions: Action) -> list[Any]:
+        """Open journal entries, of these kinds where any are named."""
+        return [entry for entry in self.plane.open_entries(DATASET) if not actions or entry.action in actions]
+
+    def pointers(self) -> set[TableIdentifier]:
+        """Every name that holds the dataset's table."""
+        return {name for name, location in self.catalog.names.items() if self.account.knows(location)}
+
+    def end_violations(self) -> list[str]:
+        """What is wrong where nothing is left to do."""
+        state, live = self.row.state, self.live
+        if state is State.PARKED:
+            return [] if self.account.knows(self.catalog.names.get(live)) else ["parked in a rename's window"]
+        wrong = {
+            f"ends {state}": state is State.DONE,
+            f"done, and {sorted(map(str, self.pointers()))} stand": self.pointers() == {live},
+            f"done, and the journal is open: {self.open_entries()}": not self.open_entries(),
+            "done, and an acknowledged commit is not under the live name": not self.account.missing_from(
+                name for name in [self.catalog.names.get(live)] if name
+            ),
+        }
+        return [what for what, right in wrong.items() if not right]
+
+
+def struck(stage: TwinStage, process: Process, call: PortCall, perform: Callable[[], Any], fault: Fault) -> Any:
+    """The call with the fault."""
+    return stage.faults.strike(fault, call, perform, process.lock)

@@ -1,0 +1,186 @@
+"""Crash and fault matrix: every call of a move, every way in which it can fail, every way of being sent again.
+
+Enumerated, not sampled, on the in-memory twins of ledger and lock (``tests/contract`` holds them against Postgres)
+and on the catalog double. Invariants are looked at before each request and after each effect, and each run must end
+where its scene says. Single faults run always, pairs of faults by ``make nightly``.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+from tests.support.faults import Fault, PortCall, faults_of
+from tests.support.nightly import NIGHTLY
+from tests.support.scenes import SCENES, Scene
+from tests.support.twin_stage import OLD, Process, TwinStage, struck
+from worker.lakehouse.port import Catalog
+from worker.moves.machine import State
+from worker.moves.ports import ControlPlane, Lock
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+pytestmark = pytest.mark.timeout(28_800 if NIGHTLY else 300)
+
+OTHER_WORKER: Final = "worker-2"
+
+
+PORTS: Final = {
+    name: [method for method in vars(protocol) if not method.startswith("_")]
+    for name, protocol in (("ledger", ControlPlane), ("lock", Lock), ("catalog", Catalog))
+}
+NOT_ASKED: Final = {
+    "ledger.note_busy": "only where another holds the lock: by the redelivery in the middle of it",
+    "ledger.warehouse_away": "only after a fault: by the pairs of faults",
+    "ledger.warehouse_back": "the same",
+    "lock.end": "the same",
+    "catalog.snapshots": "an operator's question, no attempt's",
+}
+
+
+class Redelivery(StrEnum):
+    """How the job comes again."""
+
+    SWEEPER = "sent by the sweeper when it is due"
+    AGAIN = "the same message at once, then the sweeper"
+    MEANWHILE = "the same message to another worker in the middle of it"
+
+
+class Writing(StrEnum):
+    """Who commits right after the faulted attempt."""
+
+    NOBODY = "nobody"
+    WRITER = "a program that respects the lock"
+    ENGINE = "an engine that does not, through the old name"
+
+
+@dataclass
+class Run:
+    """One scene, struck at chosen calls (counted from the scene's beginning)."""
+
+    scene: Scene
+    faults: dict[int, Fault]
+    redelivery: Redelivery
+    writing: Writing
+    stage: TwinStage = field(init=False)
+    struck: list[tuple[PortCall, Fault]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.stage = self.scene.build()
+        self.stage.calls.clear()
+        self.stage.strike = self._strike
+
+    def __str__(self) -> str:
+        where = ", ".join(f"{fault} at {call}" for call, fault in self.struck)
+        return f"{self.scene.name}: {where} ({self.redelivery}; {self.writing})"
+
+    def _strike(self, process: Process, call: PortCall, perform: Callable[[], Any]) -> Any:
+        fault = self.faults.get(len(self.stage.calls) - 1)
+        if fault is None:
+            return self.stage.faults.plainly(call, perform)
+        self.struck.append((call, fault))
+        if self.redelivery is Redelivery.MEANWHILE and process.name != OTHER_WORKER:
+            self.stage.attempt(Process(OTHER_WORKER))
+        return struck(self.stage, process, call, perform, fault)
+
+    def finish(self) -> list[str]:
+        """Run to the end; what is wrong."""
+        stage, process = self.stage, Process()
+        for _ in range(40):
+            before = len(self.struck)
+            stage.attempt(process)
+            if process.dead:
+                process = Process()
+            if len(self.struck) > before:
+                self._write()
+                if self.redelivery is Redelivery.AGAIN:
+                    stage.attempt(Process(OTHER_WORKER))
+            if not stage.pass_time_until_due():
+                break
+        else:
+            stage.violations.append(f"never ends: {stage.row.waiting_for}")
+        self._nothing_more()
+        return [f"{self}: {what}" for what in dict.fromkeys(stage.violations + stage.end_violations() + self._parked())]
+
+    def _write(self) -> None:
+        if self.writing is Writing.WRITER:
+            self.stage.writer_commits()
+        elif self.writing is Writing.ENGINE:
+            self.stage.engine_commits(OLD)
+
+    def _nothing_more(self) -> None:
+        """A message for what has ended changes nothing."""
+        before = len(self.stage.plane.events), dict(self.stage.catalog.names)
+        self.stage.attempt()
+        if (len(self.stage.plane.events), dict(self.stage.catalog.names)) != before:
+            self.stage.violations.append("a message after the end changed something")
+
+    def _parked(self) -> list[str]:
+        if self.stage.row.state is not State.PARKED:
+            return []
+        row = self.stage.row
+        return [] if self.scene.may_park(self.stage, self.struck) else [f"parked {row.park_code}: {row.park_text}"]
+
+
+def clean(scene: Scene, writing: Writing = Writing.NOBODY) -> list[PortCall]:
+    """The calls of the scene when nothing fails."""
+    run = Run(scene, {}, Redelivery.SWEEPER, writing)
+    assert run.finish() == []
+    assert run.stage.row.state is scene.ends
+    return run.stage.calls
+
+
+def single_faults(scene: Scene) -> Iterator[Run]:
+    """Every call, fault, redelivery and writing."""
+    for at, call in enumerate(clean(scene)):
+        for fault in faults_of(call):
+            for redelivery in Redelivery:
+                for writing in Writing:
+                    yield Run(scene, {at: fault}, redelivery, writing)
+
+
+def second_faults(scene: Scene, writing: Writing) -> Iterator[Run]:
+    """Every call and fault, and then every later call and fault of what became of it."""
+    for at, call in enumerate(clean(scene)):
+        for fault in faults_of(call):
+            first = Run(scene, {at: fault}, Redelivery.SWEEPER, writing)
+            assert first.finish() == []
+            for later, then in enumerate(first.stage.calls[at + 1 :], at + 1):
+                for another in faults_of(then):
+                    yield Run(scene, {at: fault, later: another}, Redelivery.SWEEPER, writing)
+
+
+def nothing_is_wrong(runs: Iterator[Run]) -> None:
+    """Run them all; the count and how they end is printed (``-rP`` shows it)."""
+    ends: Counter[str] = Counter()
+    for run in runs:
+        assert run.finish() == []
+        ends[run.stage.row.park_code or run.stage.row.state] += 1
+    print(f"{ends.total()} runs: {dict(ends)}")  # noqa: T201 - the report of the nightly run
+    assert ends.total() > 0
+
+
+@pytest.mark.parametrize("scene", SCENES, ids=lambda scene: scene.name)
+def test_no_single_fault_breaks_an_invariant(scene: Scene) -> None:
+    nothing_is_wrong(single_faults(scene))
+
+
+if NIGHTLY:
+
+    @pytest.mark.parametrize("writing", Writing)
+    @pytest.mark.parametrize("scene", SCENES, ids=lambda scene: scene.name)
+    def test_no_pair_of_faults_breaks_an_invariant(scene: Scene, writing: Writing) -> None:
+        nothing_is_wrong(second_faults(scene, writing))
+
+
+def test_every_fault_strikes_somewhere_and_every_call_is_struck() -> None:
+    calls = {str(call): call for scene in SCENES for call in clean(scene)}
+    assert {fault for call in calls.values() for fault in faults_of(call)} == set(Fault)
+    assert calls.keys() >= {
+        f"{port}.{name}" for port, names in PORTS.items() for name in names if f"{port}.{name}" not in NOT_ASKED
+    }
