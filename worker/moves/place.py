@@ -19,13 +19,17 @@ from worker.moves.ports import Action, Closed, Pointer, Strategy
 from worker.moves.renaming import rename
 from worker.moves.strays import withdraw_strays
 from worker.moves.withdraw import withdraw
-from worker.outcome import Outcome, Park, ParkCode, Retry, Wait, backoff
+from worker.outcome import Done, Outcome, Park, ParkCode, Retry, Wait, backoff
 
 if TYPE_CHECKING:
     from worker.moves.job import Job
 
 _TURNS_A_WAREHOUSE = 2
-"""Datasets whose registration must be refused though the name is free: one odd table never turns a warehouse."""
+"""Datasets that must be refused a free name and be renamed to it: one odd table never turns a warehouse."""
+
+_REFUSALS = frozenset({ErrorCode.ALREADY_EXISTS, ErrorCode.NOT_OFFERED, ErrorCode.FORBIDDEN})
+"""How a server refuses a second name: it holds a table once, it does not register at all, or it wants each table below
+its namespace's own location (Polaris; a rename keeps the location). A right that is missing is missed by both."""
 
 
 def place(job: Job) -> Outcome:
@@ -115,7 +119,7 @@ class _Placing:
     def _register(self, table: Table) -> tuple[Sighting, bool]:
         """Journal the intention, ask for the second name, and look: whatever the answer, the look decides.
 
-        The second value: the server refused, by saying that the name exists or that it does not register.
+        The second value: the server refused, for a reason that a rename may not have.
         """
         job, target = self.job, self.goal.target
         job.ensure_namespace(target.namespace)
@@ -127,7 +131,7 @@ class _Placing:
         try:
             job.catalog.register(target, table.metadata_location)
         except CatalogError as error:
-            refused = error.code in {ErrorCode.ALREADY_EXISTS, ErrorCode.NOT_OFFERED}
+            refused = error.code in _REFUSALS
             if error.code is ErrorCode.NAMESPACE_MISSING:
                 job.forget_namespace(target.namespace)
             elif error.kind is not ErrorKind.UNKNOWN and not refused:
@@ -154,11 +158,13 @@ class _Placing:
                 f"{target} is a view",
                 "rename or drop that view, or give the dataset another schema, then `reroot retry`",
             )
-        seen = job.controlplane.note_refusal(job.claimed)
-        if seen >= _TURNS_A_WAREHOUSE:
-            reason = f"register answers that free names exist ({seen} datasets)"
-            job.controlplane.note_strategy(job.dataset.warehouse, Strategy.RENAME, reason)
-        return rename(job, self.goal, table)
+        outcome = rename(job, self.goal, table)
+        if isinstance(outcome, Done):
+            seen = job.controlplane.note_refusal(job.claimed)
+            if seen >= _TURNS_A_WAREHOUSE:
+                reason = f"free names are refused to register and not to rename ({seen} datasets)"
+                job.controlplane.note_strategy(job.dataset.warehouse, Strategy.RENAME, reason)
+        return outcome
 
     def _replace(self, stale: Table, keeper: Table) -> Outcome | None:
         """Withdraw a pointer that the old name has left behind, so that a fresh one can be made."""
