@@ -58,13 +58,17 @@ def _divergence(connection: Connection, dataset: str) -> Diverged:
 
 
 def _sides(settings: Settings, connection: Connection, divergence: Diverged, keep: Keep) -> tuple[Side, Side]:
-    """The two sides as the catalog shows them now. Raises CommandError where it cannot be asked."""
+    """The two sides as the catalog shows them now. CommandError: there are no two, or it cannot be asked."""
     from worker import wiring  # noqa: PLC0415 - the catalogs take their time, and no other command needs them
 
     other = Keep.NEW if keep is Keep.OLD else Keep.OLD
     warehouse = reach.warehouse_of_workspace(settings, connection, divergence.workspace_id)
     try:
         kept, lost = wiring.sides(settings, warehouse, divergence.side(keep), divergence.side(other))
+    except wiring.NoTableError as error:
+        raise CommandError(
+            f"{error}: nothing is left to decide (reroot retry {divergence.dataset_id})", LEFT
+        ) from error
     except wiring.CatalogSilentError as error:
         raise CommandError(f"the catalog cannot be asked: {error}", OUT_OF_REACH) from error
     return kept, lost

@@ -22,6 +22,7 @@ from producer.screen import Screen, age
 from worker.controlplane import history, workers
 from worker.messages import Queue
 from worker.moves.machine import WORKABLE, Direction, State
+from worker.outcome import ParkCode
 from worker.settings import load_settings
 
 if TYPE_CHECKING:
@@ -83,6 +84,8 @@ def next_step(story: Story) -> str:
         if isinstance(story.verdict, Excluded):
             return ADVICE[story.verdict.reason]
         return f"reroot move --dataset {story.dataset_id} --wait"
+    if row.state is State.PARKED and row.park_code == ParkCode.DIVERGED:
+        return f"reroot resolve {row.dataset_id} --keep old|new, which says first what the other side would lose"
     if row.state is State.PARKED:
         return row.park_remedy or f"mend the cause, then reroot retry {row.dataset_id}"
     if row.running:
@@ -95,7 +98,7 @@ def next_step(story: Story) -> str:
         return "nothing: the other pointer goes " + ("now" if row.due_in <= 0 else f"in {age(row.due_in)}")
     if row.direction is Direction.BACK:
         return f"reroot move --dataset {row.dataset_id} --again, if it shall move after all"
-    return "nothing"
+    return f"nothing (reroot revert {row.dataset_id} would take it back)"
 
 
 def _shape(story: Story) -> dict[str, Any]:

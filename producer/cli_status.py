@@ -82,7 +82,8 @@ def _show_refused_credentials(now: Status, screen: Screen) -> None:
         )
         screen.line(f"  {away.reason}")
     if refused:
-        screen.line("  Mend REROOT_CATALOG_AUTH and what goes with it (reroot config), restart the workers")
+        screen.line("  Mend what goes with REROOT_CATALOG_AUTH (reroot config). Workers read a replaced file by")
+        screen.line("  themselves; after a change of their environment they must be restarted")
         screen.line()
 
 

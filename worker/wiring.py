@@ -19,7 +19,7 @@ from worker.controlplane.connection import ControlPlaneError
 from worker.controlplane.ledger import PostgresControlPlane
 from worker.identifiers import LEGACY_NAMESPACE
 from worker.lakehouse.lakehouse import OpenLakehouse, open_lakehouse, preload
-from worker.lakehouse.port import CatalogError
+from worker.lakehouse.port import CatalogError, ErrorCode
 from worker.moves.attempt import Mover
 from worker.moves.policy import Policy
 from worker.moves.ports import Strategy
@@ -115,8 +115,12 @@ class CatalogSilentError(Exception):
     """The catalog could not say what an operator's command needs to know; one line."""
 
 
+class NoTableError(Exception):
+    """No table stands under one of the names, so that there is no second side any more; one line."""
+
+
 def sides(settings: Settings, warehouse: str, *names: TableIdentifier) -> list[Side]:
-    """What stands under these names, with its history. Raises CatalogSilentError, SettingsError."""
+    """What stands under these names, with its history. Raises NoTableError, CatalogSilentError, SettingsError."""
     catalog = open_lakehouse(CatalogAccess(settings).connection).catalog(warehouse)
     seen = []
     for name in names:
@@ -124,6 +128,8 @@ def sides(settings: Settings, warehouse: str, *names: TableIdentifier) -> list[S
             table = catalog.load(name)
             seen.append(Side(name, table.metadata_location, table.row_count, catalog.snapshots(table)))
         except CatalogError as error:
+            if error.code is ErrorCode.TABLE_MISSING:
+                raise NoTableError(f"no table stands under {name}") from error
             raise CatalogSilentError(str(error)) from error
     return seen
 

@@ -172,7 +172,7 @@ def test_show_tells_the_whole_story(place: Place, operator: Operator) -> None:
         "pointer   datasets.ds_1",
         f"reroot_withdrawn.ds_1__{entry}",
         "location  s3://m",
-        "Next: rename that table, then reroot retry",
+        f"Next: reroot resolve {dataset} --keep old|new, which says first what the other side would lose",
     ):
         assert expected in out, out
 
