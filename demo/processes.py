@@ -11,13 +11,15 @@ import contextlib
 import os
 import signal
 import subprocess
+import threading
 import time
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
 POLL: Final = 0.02
 """Seconds between two looks at a condition that is waited for."""
@@ -26,6 +28,7 @@ POLL: Final = 0.02
 # the owner is gone, however it went (kill -9 too). PR_SET_PDEATHSIG is no help: it fires when a *thread* ends.
 _GUARD: Final = """
 read -r pid || exit 0
+case "$pid" in '' | *[!0-9]*) exit 0 ;; esac
 if read -r word; then exit 0; fi
 kill -s "$0" "$pid" 2>/dev/null
 rounds=0
@@ -35,6 +38,10 @@ kill -s KILL "$pid" 2>/dev/null
 if [ -n "$1" ]; then rm -rf -- "$1"; fi
 exit 0
 """
+
+
+_INTERRUPTIONS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+"""What a person or a supervisor sends to end a program; Python turns it into an exception at whatever line it is."""
 
 
 class ServiceError(Exception):
@@ -58,6 +65,40 @@ def wait_until(condition: Callable[[], bool], *, seconds: float, what: str) -> N
         time.sleep(POLL)
 
 
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Hold back what would interrupt this process, until the end of the block.
+
+    A process that was started and not yet noted down would otherwise be forgotten, and outlive everybody.
+    """
+    # Only the main thread is ever interrupted, and only it may say how.
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[int] = []
+    held = [number for number in _INTERRUPTIONS if callable(signal.getsignal(number))]
+    with _blocked(held):
+        before = {number: signal.signal(number, lambda number, _: came.append(number)) for number in held}
+    try:
+        yield
+    finally:
+        with _blocked(held):
+            for number, handler in before.items():
+                signal.signal(number, handler)
+    if came:
+        signal.raise_signal(signal.Signals(came[0]))
+
+
+@contextmanager
+def _blocked(numbers: Sequence[signal.Signals]) -> Iterator[None]:
+    """Let the kernel keep signals while their handlers are exchanged. A child would inherit this: start none here."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 class Process:
     """One running child process and its guard."""
 
@@ -75,8 +116,19 @@ class Process:
         """``remove``: a temporary folder of the process, which the guard removes when the owner is gone."""
         self.log = log
         self._stop_signal = stop_signal
-        self._guard = subprocess.Popen(
-            ["/bin/sh", "-c", _GUARD, stop_signal.name.removeprefix("SIG"), *([str(remove)] if remove else [])],
+        with ExitStack() as undo:
+            with uninterrupted():
+                self._guard = self._start_guard(remove)
+                undo.callback(self._dismiss_guard)
+                self._process = self._spawn(command, environment, account, folder)
+                undo.callback(self.kill)
+                self._tell_guard(f"{self._process.pid}\n")
+            undo.pop_all()
+
+    def _start_guard(self, remove: Path | None) -> subprocess.Popen[bytes]:
+        name = self._stop_signal.name.removeprefix("SIG")
+        return subprocess.Popen(
+            ["/bin/sh", "-c", _GUARD, name, *([str(remove)] if remove else [])],
             stdin=subprocess.PIPE,
             bufsize=0,
             stdout=subprocess.DEVNULL,
@@ -84,12 +136,6 @@ class Process:
             start_new_session=True,
             cwd="/",
         )
-        try:
-            self._process = self._spawn(command, environment, account, folder)
-        except BaseException:
-            self._dismiss_guard()
-            raise
-        self._tell_guard(f"{self._process.pid}\n")
 
     def _spawn(
         self, command: Sequence[str | Path], environment: Mapping[str, str], account: Account | None, folder: Path

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, Self
 import psycopg
 
 from demo.population import Lakehouse
-from demo.processes import Process, ServiceError, wait_until
+from demo.processes import Process, ServiceError, uninterrupted, wait_until
 from demo.services import Postgres, Valkey, free_port
 from worker.controlplane import migrate
 
@@ -132,13 +132,14 @@ class Stack:
         return row is not None and int(row[0]) >= len(self._workers)
 
     def _run_beside(self, name: str, command: list[str], more: Mapping[str, str] | None = None) -> Process:
-        process = Process(
-            command,
-            log=self.folder / f"{name}.log",
-            environment={**self._environment(), **(more or {})},
-            folder=ROOT,
-        )
-        self._beside.append(process)
+        with uninterrupted():
+            process = Process(
+                command,
+                log=self.folder / f"{name}.log",
+                environment={**self._environment(), **(more or {})},
+                folder=ROOT,
+            )
+            self._beside.append(process)
         return process
 
     def _end_programs(self) -> None:

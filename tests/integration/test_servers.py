@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -96,6 +97,26 @@ def test_a_process_that_ignores_its_signal_is_killed_with_its_children(tmp_path:
     child = int(process.log.read_text())
     assert process.stop(seconds=0.1) == -signal.SIGKILL
     wait_until(lambda: gone(child), seconds=10, what="the child ends")
+
+
+def test_an_interruption_in_the_middle_of_a_start_forgets_no_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[int] = []
+    spawn = Process._spawn
+
+    def spawn_and_interrupt(process: Process, *details: Any) -> Any:
+        child = spawn(process, *details)
+        started.append(child.pid)
+        signal.raise_signal(signal.SIGINT)
+        return child
+
+    monkeypatch.setattr(Process, "_spawn", spawn_and_interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        Process(["/bin/sleep", "600"], log=tmp_path / "log", environment={})
+    assert [gone(pid) for pid in started] == [True]
+    with pytest.raises(KeyboardInterrupt):
+        signal.raise_signal(signal.SIGINT)
 
 
 def test_a_server_that_cannot_start_says_why(tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ def descendants(pid: int) -> set[Known]:
         child = waiting.pop()
         waiting += children.get(child, [])
         if fields := _fields(child):
-            found.add(Known(child, int(fields[19]), _command(child)))
+            found.add(Known(child, int(fields[19]), _words(child, "cmdline")))
     return found
 
 
@@ -47,15 +47,16 @@ def still_running(processes: set[Known]) -> set[Known]:
 
 
 def running_in(folder: Path) -> set[Known]:
-    """Every process whose command names ``folder``, or that stands in it."""
+    """Every process whose command or environment names ``folder``, or that stands in it."""
     found = set()
     for entry in Path("/proc").iterdir():
         if not entry.name.isdecimal() or int(entry.name) == os.getpid():
             continue
         pid = int(entry.name)
         fields = _fields(pid)
-        if fields and fields[0] not in {"Z", "X"} and (str(folder) in _command(pid) or _stands_in(pid, folder)):
-            found.add(Known(pid, int(fields[19]), _command(pid)))
+        named = str(folder) in _words(pid, "cmdline") or str(folder) in _words(pid, "environ")
+        if fields and fields[0] not in {"Z", "X"} and (named or _stands_in(pid, folder)):
+            found.add(Known(pid, int(fields[19]), _words(pid, "cmdline")))
     return found
 
 
@@ -67,10 +68,11 @@ def _fields(pid: int) -> list[str] | None:
         return None
 
 
-def _command(pid: int) -> str:
+def _words(pid: int, what: str) -> str:
+    """What a process was started with: its ``cmdline`` or its ``environ``; empty where it has ended."""
     try:
-        words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-    except (FileNotFoundError, ProcessLookupError):
+        words = Path(f"/proc/{pid}/{what}").read_bytes().split(b"\0")
+    except OSError:
         return ""
     return b" ".join(words).decode(errors="replace").strip()
 
