@@ -197,9 +197,22 @@ class TestAuto:
         stage.mover = stage.new_mover()
         stage.catalog.once = True
         subject = stage.subject()
+        for _ in range(4):
+            assert isinstance(stage.attempt(subject), Retry)
+            stage.pass_time(subject)
         assert isinstance(stage.attempt(subject), Park)
         assert stage.parked(subject) == ParkCode.REFUSED
         assert stage.pointers(subject) == {subject.old}
+
+    def test_a_refusal_that_passes_is_not_believed(self, stage: Stage) -> None:
+        stage.policy = replace(stage.policy, strategy=Strategy.REGISTER)
+        stage.mover = stage.new_mover()
+        subject = stage.subject()
+        refused = CatalogError(ErrorCode.ALREADY_EXISTS, ErrorKind.PERMANENT, "exists")
+        with stage.when("register", lambda: raising(refused)):
+            assert isinstance(stage.attempt(subject), Retry)
+        stage.pass_time(subject)
+        assert stage.attempt(subject) == Done("flipped")
 
     def test_an_operators_word_wins_over_the_settings(self, renaming: Stage) -> None:
         renaming.execute(

@@ -31,6 +31,9 @@ _REFUSALS = frozenset({ErrorCode.ALREADY_EXISTS, ErrorCode.NOT_OFFERED, ErrorCod
 """How a server refuses a second name: it holds a table once, it does not register at all, or it wants each table below
 its namespace's own location (Polaris; a rename keeps the location). A right that is missing is missed by both."""
 
+_REFUSALS_BELIEVED = 5
+"""Attempts after which a refusal of a free name is believed; one may be a gateway's, or a lost race's, and passes."""
+
 
 def place(job: Job) -> Outcome:
     """One attempt at the way from ``queued``. Raises CatalogError, SoakError, LockLostError."""
@@ -147,11 +150,10 @@ class _Placing:
         """The name is free and yet refused: a catalog that holds a table once, or something hidden under the name."""
         job, target = self.job, self.goal.target
         if job.strategy_given:
-            return Park(
-                ParkCode.REFUSED,
-                f"the catalog refuses to register {target}, which is free: it may hold a table only once",
-                "let REROOT_STRATEGY be auto or rename, then `reroot retry`",
-            )
+            why = f"the catalog refuses to register {target}, which is free: it may hold a table only once"
+            if job.move.attempts < _REFUSALS_BELIEVED:
+                return Retry(self._pause(), why, ParkCode.REFUSED)
+            return Park(ParkCode.REFUSED, why, "let REROOT_STRATEGY be auto or rename, then `reroot retry`")
         if job.catalog.view_exists(target):
             return Park(
                 ParkCode.NAME_TAKEN,
