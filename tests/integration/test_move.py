@@ -146,6 +146,7 @@ class TestWritersInBetween:
         assert stage.parked(subject) == ParkCode.DIVERGED
         assert stage.pointers(subject) == {subject.old, subject.new}
         assert stage.open_entries(subject) == []
+        assert stage.row(subject)["park_text"].startswith(f"{subject.old} and {subject.new} have diverged")
 
     def test_log_rows_of_late_writers_are_rewritten_by_the_withdrawal(self, stage: Stage) -> None:
         subject = stage.subject()

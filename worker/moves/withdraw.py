@@ -10,6 +10,7 @@ None when the pointer is gone, else how the attempt ends.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from worker.identifiers import TableIdentifier, quarantine_identifier
@@ -90,7 +91,9 @@ def _inspect(job: Job, entry: Entry, keeper: Table, held: Sighting, *, fence_aga
         case There(table) if _as_expected(table, entry, keeper):
             return _drop(job, entry, shelter)
         case There(table):
-            return _give_back(job, entry, diverged(table, keeper))
+            # Named as it will stand for whoever reads this: under the name that it is given back.
+            home = replace(table, identifier=entry.pointer.identifier)
+            return _give_back(job, entry, diverged(home, keeper))
         case Unclear(error) if error.code is ErrorCode.FILE_MISSING:
             return _drop_cleaned(job, entry, shelter, keeper, error)
         case Unclear(error):
