@@ -1,4 +1,4 @@
-"""A small lakehouse with an operator, a worker and other programs: real tables in a SqlCatalog.
+"""A small lakehouse with an operator, a worker and other programs: real tables, in a SqlCatalog unless told otherwise.
 
 Responsible for: datasets whose tables pyiceberg writes, moves as far as a test needs them, what a reader finds.
 Must not know: what the commands do.
@@ -28,18 +28,19 @@ WAREHOUSE: Final = "w"
 
 
 class Lake:
-    """An operator, a worker and other programs, on one ledger and one SqlCatalog."""
+    """An operator, a worker and other programs, on one ledger and one SqlCatalog, or on the REST server at ``rest``."""
 
-    def __init__(self, database: str, valkey: str, control_plane: ControlPlaneFixture, folder: Path) -> None:
+    def __init__(
+        self, database: str, valkey: str, control_plane: ControlPlaneFixture, folder: Path, *, rest: str = ""
+    ) -> None:
         self.warehouse = folder / "warehouse"
-        self.database = f"sqlite:///{folder}/catalog.db"
-        self.settings = {
+        own = {
             "REROOT_CATALOG_TYPE": "sql",
-            "REROOT_CATALOG_URI": self.database,
-            "REROOT_WAREHOUSE": WAREHOUSE,
+            "REROOT_CATALOG_URI": f"sqlite:///{folder}/catalog.db",
             "REROOT_WAREHOUSE_LOCATION": f"file://{self.warehouse}",
         }
-        self.operator = Operator(database, valkey, **self.settings)
+        catalog = {"REROOT_CATALOG_URI": rest} if rest else own
+        self.operator = Operator(database, valkey, REROOT_WAREHOUSE=WAREHOUSE, **catalog)
         self.place = Place(control_plane)
         settings = load_settings(dict(self.operator.environment()))
         self.tables: Catalog = tables.pyiceberg_catalog_for(catalog_connection(settings), WAREHOUSE)
