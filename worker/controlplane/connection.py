@@ -48,6 +48,9 @@ _TRANSLATION: Final[tuple[tuple[type[psycopg.Error], type[ControlPlaneError]], .
     (errors.UndefinedFunction, ControlPlaneRefusedError),
     (errors.InvalidSchemaName, ControlPlaneRefusedError),
     (errors.InsufficientPrivilege, ControlPlaneRefusedError),
+    # The server cuts a connection that is silent, or busy, for too long, and does not count that as operational.
+    (errors.IdleInTransactionSessionTimeout, ControlPlaneAwayError),
+    (errors.TransactionTimeout, ControlPlaneAwayError),
     (psycopg.OperationalError, ControlPlaneAwayError),
     (psycopg.InterfaceError, ControlPlaneAwayError),
 )

@@ -39,8 +39,8 @@ SELECT set_config('idle_in_transaction_session_timeout', %(idle)s, true),
        set_config('tcp_keepalives_idle', '10', true), set_config('tcp_keepalives_interval', '5', true),
        set_config('tcp_keepalives_count', '3', true), set_config('lock_timeout', %(queue)s, true)
 """
-_TRY: Final = "SELECT pg_try_advisory_xact_lock(hashtext(%s::text))"
-_QUEUE: Final = "SELECT pg_advisory_xact_lock(hashtext(%s::text))"
+_TRY: Final = _SETTINGS.rstrip() + ", pg_try_advisory_xact_lock(hashtext(%(dataset)s::text))"
+_QUEUE: Final = "SELECT pg_advisory_xact_lock(hashtext(%(dataset)s::text))"
 
 _ROWS: Final = (
     "SELECT 1 FROM datasets WHERE id = %(dataset)s::{dataset_type} FOR UPDATE NOWAIT",
@@ -120,27 +120,24 @@ _EVENT: Final = (
 
 def hold(connection: Connection, dataset_id: str, *, queue_for: float | None, idle_seconds: float) -> bool:
     """Begin the lock's transaction and take the lock; False where somebody else holds it. Raises ControlPlaneError."""
-    settings = {
+    values = {
         "idle": f"{int((idle_seconds + _IDLE_MARGIN) * 1000)}ms",
         "queue": f"{int((queue_for or 0) * 1000)}ms",
+        "dataset": dataset_id,
     }
     with translated():
-        with connection.pipeline():
-            connection.execute(_SETTINGS, settings)
-            tried = connection.execute(_TRY, (dataset_id,)) if queue_for is None else None
-        if tried is not None:
-            return bool(_first(tried))  # read only now: inside the pipeline it would be a round trip more
+        # No pipeline: one ends with a message that makes the server forget to watch for silence.
+        if queue_for is None:
+            taken: Any = connection.execute(_TRY, values).fetchone()
+            return bool(taken[-1])
+        connection.execute(_SETTINGS, values)
         try:
             with translated():
-                connection.execute(_QUEUE, (dataset_id,))
+                connection.execute(_QUEUE, values)
         except RowsBusyError:
             connection.rollback()
             return False
     return True
-
-
-def _first(cursor: Any) -> Any:
-    return cursor.fetchone()[0]
 
 
 class PostgresLock:
@@ -187,12 +184,14 @@ class PostgresLock:
                         self._run(statement, values)
                     placed = self._run(_COLUMN_HELD, values)
                     claim = self._run(_CLAIM_HELD, values)
-                    self._run(_IDLE, values)
             except RowsBusyError:
                 connection.execute("ROLLBACK TO SAVEPOINT ready")
                 return Written.ROWS_BUSY
             refused = _refusal(placed, claim)
-            if refused is not None:
+            # The last statement stands outside the pipeline, see ``hold``.
+            if refused is None:
+                self._run(_IDLE, values)
+            else:
                 connection.execute("ROLLBACK TO SAVEPOINT ready")
             return refused
 
