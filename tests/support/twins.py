@@ -34,6 +34,7 @@ class MoveRow:
     source_identifier: str
     table_name: str
     target_namespace: str
+    warehouse: str | None = None
     state: State = State.QUEUED
     direction: Direction = Direction.OUT
     claim: int = 0
@@ -165,10 +166,22 @@ class PlaneTwin:
         """No attempt is at it: none has started, or the one that did is dead."""
         return self.moves[dataset_id].attempt_started_at is None or dataset_id not in self.locks
 
+    def askable(self, row: MoveRow) -> bool:
+        """Its warehouse answers, or it is the one job that asks whether it does again."""
+        until = self.warehouses.get(row.warehouse or "", WarehouseRow()).down_until
+        if until is None:
+            return True
+        waiting = [
+            (each.not_before, each.dataset_id)
+            for each in self.moves.values()
+            if each.warehouse == row.warehouse and each.state in WORKABLE and each.not_before <= self.now
+        ]
+        return until <= self.now and (row.not_before, row.dataset_id) in sorted(waiting)[:1]
+
     def to_publish(self, dataset_id: str, *, queue_empty: bool = True) -> bool:
         """Whether the sweeper would send the dataset's message now."""
         row = self.moves[dataset_id]
-        if row.state not in WORKABLE or not self.abandoned(dataset_id):
+        if row.state not in WORKABLE or not self.abandoned(dataset_id) or not self.askable(row):
             return False
         due = row.not_before <= self.now
         if row.published_at is None:
@@ -217,6 +230,7 @@ class ControlPlaneTwin(ControlPlane):
         row.claim += 1
         row.attempts += 1
         row.attempt_started_at, row.worker, row.published_at = self.plane.now, self.worker, None
+        row.warehouse = WAREHOUSE
         warehouse = self.plane.warehouses.get(WAREHOUSE, WarehouseRow())
         away_for, probing = self._may_ask(warehouse)
         return Claimed(
