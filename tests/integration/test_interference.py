@@ -72,6 +72,7 @@ class Run:
 
 def calls(stage: Stage) -> list[list[str]]:
     """The calls of a clean move's two attempts."""
+    stage.finish(stage.subject())  # the first move of a warehouse also notes what it found out about it
     subject, both = stage.subject(), (Points(), Points())
     for points in both:
         watched_attempt(stage, subject, points)
