@@ -1,6 +1,6 @@
 # Everything a newcomer needs. Relative paths only, so that a checkout may lie under any path, spaces included.
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test check catalogs bench clean
+.PHONY: help venv demo test check catalogs bench chaos clean
 SHELL := /bin/sh
 
 # Whatever umask the caller has: servers of the tests and of the demo run under other accounts and must read this.
@@ -31,6 +31,9 @@ catalogs: $(STAMP) ## Fetch the reference Iceberg REST server that the tests run
 
 bench: $(STAMP) ## Measure what docs/benchmarks.md reports
 	@$(USUAL) exec $(PYTHON) -m benchmarks $(ARGS)
+
+chaos: $(STAMP) ## Disasters for minutes; see that nothing is lost (ARGS="--datasets 300 --minutes 5 --seed 7")
+	@$(USUAL) exec $(PYTHON) -m tests.chaos $(ARGS)
 
 clean: ## Remove what these targets made
 	rm -rf .venv .demo .cache .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

@@ -33,7 +33,7 @@ WAREHOUSE: Final = "lake"
 WORKERS: Final = 2
 PROCESSES: Final = 4
 GRACE_SECONDS: Final = 4
-VISIBILITY_SECONDS: Final = 60
+VISIBILITY_SECONDS: Final = 30
 """After which the broker hands out again what a killed worker had taken."""
 
 
@@ -141,9 +141,9 @@ class Stage:
             "REROOT_REPUBLISH_AFTER_SECONDS": "5",
             # Short ones: what runs into a limit is part of the chaos.
             "REROOT_CATALOG_TIMEOUT_SECONDS": "3",
-            "REROOT_MOVE_DEADLINE_SECONDS": "15",
-            "REROOT_SOFT_TIME_LIMIT_SECONDS": "25",
-            "REROOT_TIME_LIMIT_SECONDS": "35",
+            "REROOT_MOVE_DEADLINE_SECONDS": "10",
+            "REROOT_SOFT_TIME_LIMIT_SECONDS": "15",
+            "REROOT_TIME_LIMIT_SECONDS": "20",
             "REROOT_VISIBILITY_TIMEOUT_SECONDS": str(VISIBILITY_SECONDS),
         }
 

@@ -32,6 +32,8 @@ _UNTIL_BUSY: Final = 2.0
 """Seconds for which a killer waits until its victim is at work."""
 _UNTIL_ASKED: Final = 20.0
 """Seconds for which a liar waits until somebody asks again: a catalog that was away is left alone for a while."""
+_UNTIL_HEARD: Final = 5.0
+"""Seconds for which a lie goes on beyond its time until somebody has heard it."""
 _BUSY: Final = "SELECT count(*) > 0 FROM reroot.moves WHERE attempt_started_at IS NOT NULL AND worker = %s"
 _LEFT_ALONE: Final = "SELECT count(*) > 0 FROM reroot.warehouses WHERE down_until > now()"
 
@@ -133,9 +135,12 @@ class Striking:
     def misbehave(self, strike: Strike) -> None:
         if strike.disaster not in OUTAGES:
             self._wait(lambda: not self._asked(_LEFT_ALONE), _UNTIL_ASKED)
-        numbers = self.stage.proxy.begin(RULES[strike.disaster])
+        proxy = self.stage.proxy
+        before = proxy.faults()
+        numbers = proxy.begin(RULES[strike.disaster])
         time.sleep(strike.seconds)
-        self.stage.proxy.end(numbers)
+        self._wait(lambda: proxy.faults() != before, _UNTIL_HEARD)
+        proxy.end(numbers)
 
     def _wait_until_busy(self, worker: WorkerProcess) -> None:
         self._wait(lambda: self._asked(_BUSY, worker.name), _UNTIL_BUSY)
@@ -143,7 +148,7 @@ class Striking:
     def _wait(self, condition: Callable[[], bool], seconds: float) -> None:
         deadline = time.monotonic() + seconds
         while not condition() and time.monotonic() < deadline:
-            time.sleep(0.02)
+            time.sleep(0.05)
 
     def _asked(self, question: str, *about: str) -> bool:
         """The control plane's answer; no while it is away."""
