@@ -185,6 +185,15 @@ class TestAuto:
         with stage.when("register", lambda: raising(not_offered)):
             assert stage.attempt(subject) == Done("done")
 
+    def test_a_right_that_is_missing_is_missed_by_the_rename_too(self, stage: Stage) -> None:
+        forbidden = CatalogError(ErrorCode.FORBIDDEN, ErrorKind.PERMANENT, "403")
+        for subject in (stage.subject(), stage.subject()):
+            with stage.when("register", lambda: raising(forbidden)), stage.when("rename", lambda: raising(forbidden)):
+                assert isinstance(stage.attempt(subject), Park)
+            assert stage.parked(subject) == ParkCode.FORBIDDEN
+            assert stage.pointers(subject) == {subject.old}
+        assert strategy(stage) is None
+
     def test_a_view_under_the_target_is_a_taken_name(self, stage: Stage) -> None:
         subject = stage.subject()
         stage.catalog.views.add(subject.new)
