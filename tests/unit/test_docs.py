@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 from typer.main import get_command
 
+from producer.caution import Caution
 from producer.cli import app
 from producer.closing import Left
 from producer.plan import Reason
@@ -34,6 +35,7 @@ def first_cells(heading: str) -> list[str]:
     [
         ("What a parked dataset needs", ParkCode),
         ("What a plan's reasons mean", Reason),
+        ("What a plan's warnings mean", Caution),
         ("Canary, batches, check", Left),
     ],
 )
@@ -41,7 +43,9 @@ def test_each_value_has_its_row_and_each_row_its_value(heading: str, values: typ
     assert sorted(first_cells(heading)) == sorted(value.value for value in values)
 
 
-@pytest.mark.parametrize("heading", ["What a parked dataset needs", "What a plan's reasons mean"])
+@pytest.mark.parametrize(
+    "heading", ["What a parked dataset needs", "What a plan's reasons mean", "What a plan's warnings mean"]
+)
 def test_each_row_says_what_it_means_and_what_to_do(heading: str) -> None:
     assert not [cells for cells in rows(section(heading)) if len(cells) != 3 or not all(cells)]
 
