@@ -9,6 +9,7 @@ import pytest
 
 from producer.plan import Excluded, Planned, Reason, classify
 from tests.support.controlplane import ControlPlaneFixture, legacy_identifier
+from tests.support.operator import Operator
 from tests.support.place import Place
 from worker.controlplane import migrate, planning
 from worker.controlplane.connection import connect
@@ -282,3 +283,22 @@ def test_the_strategy_of_the_warehouse_comes_along(place: Place, database: str) 
     assert (found.strategy, found.strategy_set) == (Strategy.RENAME, True)
     (found,) = facts(database, warehouse="sea")
     assert (found.strategy, found.strategy_set) == (None, False)
+
+
+def test_plan_and_dry_run_warn_under_the_settings_as_they_are(place: Place, database: str) -> None:
+    busy, odd = place.dataset(), place.dataset("datasets.50%")
+    commits(place.control_plane, busy, 60, age="1 hour")
+    patient = Operator(database, REROOT_GRACE_SECONDS="86400", REROOT_WAREHOUSE="lake")
+    document = patient.types("plan", "--json").json()
+    assert document["warnings"] == {"metadata_cleanup": 1, "name_in_path": 1}
+    assert {each["dataset_id"]: each["warnings"] for each in document["datasets"]} == {
+        busy: ["metadata_cleanup"],
+        odd: ["name_in_path"],
+    }
+    for arguments in (("plan",), ("move", "--all", "--dry-run")):
+        out = patient.types(*arguments).out
+        assert "2 warnings; these datasets can move all the same:" in out
+        assert f"  metadata_cleanup  {busy}" in out.splitlines()
+    assert Operator(database).types("plan", "--json").json()["warnings"] == {"name_in_path": 1}
+    assert patient.types("warehouse", "lake", "--strategy", "rename").code == 0
+    assert patient.types("plan", "--json").json()["warnings"] == {"name_in_path": 1}
