@@ -131,15 +131,15 @@ def _with_history(document: dict[str, Any], snapshots: int) -> dict[str, Any]:
 
 
 def _ancestors(last: dict[str, Any], count: int) -> Iterator[dict[str, Any]]:
-    parent = None
+    parent: dict[str, int] = {}  # a first snapshot has no such field: an empty one is refused
     for number in range(1, count + 1):
         identity = 1_000_000_000_000_000_000 + number * 7_919
         yield {
             **last,
             "snapshot-id": identity,
-            "parent-snapshot-id": parent,
+            **parent,
             "sequence-number": number,
             "timestamp-ms": last["timestamp-ms"] - (count - number + 1) * 60_000,
             "summary": {**last["summary"], **_SPARK_SUMMARY, "total-records": str(number)},
         }
-        parent = identity
+        parent = {"parent-snapshot-id": identity}
