@@ -18,6 +18,7 @@ from producer import (
     cli_check,
     cli_config,
     cli_database,
+    cli_doctor,
     cli_move,
     cli_plan,
     cli_resolve,
@@ -61,6 +62,7 @@ app.command()(cli_resolve.resolve)
 app.command()(cli_warehouse.warehouse)
 app.command()(cli_check.check)
 app.command()(cli_config.config)
+app.command()(cli_doctor.doctor)
 app.add_typer(cli_database.app, name="db")
 
 

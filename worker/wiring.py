@@ -18,6 +18,7 @@ from worker.catalog_access import CatalogAccess, catalog_connection
 from worker.controlplane.connection import ControlPlaneError
 from worker.controlplane.ledger import PostgresControlPlane
 from worker.identifiers import LEGACY_NAMESPACE
+from worker.lakehouse.inspection import inspect_warehouse
 from worker.lakehouse.lakehouse import OpenLakehouse, open_lakehouse, preload
 from worker.lakehouse.port import CatalogError, ErrorCode
 from worker.moves.attempt import Mover
@@ -28,6 +29,7 @@ from worker.telemetry import bind, log
 
 if TYPE_CHECKING:
     from worker.identifiers import TableIdentifier
+    from worker.inspection import Check
     from worker.lakehouse.port import Snapshot
     from worker.moves.ports import Claimed, Move
     from worker.outcome import Outcome
@@ -132,6 +134,11 @@ def sides(settings: Settings, warehouse: str, *names: TableIdentifier) -> list[S
                 raise NoTableError(f"no table stands under {name}") from error
             raise CatalogSilentError(str(error)) from error
     return seen
+
+
+def inspect(settings: Settings, warehouse: str, *, probe: bool) -> list[Check]:
+    """What an inspection of one warehouse finds; with ``probe`` on a scratch table too. Raises SettingsError."""
+    return inspect_warehouse(CatalogAccess(settings).connection(warehouse), warehouse, probe=probe)
 
 
 class Runtimes:

@@ -245,7 +245,10 @@ class RestCatalog(Catalog):
         if not table.storage:
             return self._storages.with_options(common)
         # What came with a table is that table's alone, and goes when the job is through with it.
-        return Storage(_own_code_only({**common, **table.storage}, self._properties))
+        return Storage(self._options(table))
+
+    def _options(self, table: Table) -> dict[str, str]:
+        return _own_code_only({**self._used().storage, **table.storage}, self._properties)
 
 
 def _identifier(identifier: TableIdentifier) -> dict[str, object]:

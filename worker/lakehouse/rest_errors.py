@@ -42,14 +42,18 @@ class Call(StrEnum):
     NAMESPACE = "show the namespace"
     LIST = "list the tables"
     VIEW = "show the view"
+    CREATE_TABLE = "create the table"
+    DROP_NAMESPACE = "drop the namespace"
 
 
-CHANGES: Final = frozenset({Call.REGISTER, Call.RENAME, Call.DROP, Call.CREATE_NAMESPACE})
+CHANGES: Final = frozenset(
+    {Call.REGISTER, Call.RENAME, Call.DROP, Call.CREATE_NAMESPACE, Call.CREATE_TABLE, Call.DROP_NAMESPACE}
+)
 """The calls that change something: after silence it is unknown whether they did."""
 
 _OF_A_TABLE: Final = frozenset({Call.LOAD, Call.DROP})
 _READS_A_FILE: Final = frozenset({Call.LOAD, Call.REGISTER, Call.RENAME})
-_PUTS_A_NAME: Final = frozenset({Call.RENAME, Call.REGISTER, Call.CREATE_NAMESPACE})
+_PUTS_A_NAME: Final = frozenset({Call.RENAME, Call.REGISTER, Call.CREATE_NAMESPACE, Call.CREATE_TABLE})
 
 
 class Doubt(Enum):

@@ -91,7 +91,7 @@ class SqlLakehouseCatalog(Catalog):
 
     def load(self, identifier: TableIdentifier) -> Table:
         """Ask the row, then decode the file that it points to."""
-        with _translated(f"load the table {identifier}"):
+        with translated(f"load the table {identifier}"):
             pointer: Any = self._opened().load_table(_name(identifier))
         location = normalise(pointer.metadata_location)
         document = self._read(location, f"load the table {identifier}")
@@ -104,27 +104,27 @@ class SqlLakehouseCatalog(Catalog):
         """Read the file, then insert the row."""
         about = f"register the table {identifier}"
         self._read(normalise(metadata_location), about)
-        with _translated(about):
+        with translated(about):
             self._opened().register_table(_name(identifier), metadata_location)
 
     def rename(self, source: TableIdentifier, target: TableIdentifier) -> None:
         """Update the row."""
-        with _translated(f"rename the table {source} to {target}"):
+        with translated(f"rename the table {source} to {target}"):
             self._opened().rename_table(_name(source), _name(target))
 
     def drop(self, identifier: TableIdentifier) -> None:
         """Delete the row; this catalog knows no purge by a flag."""
-        with _translated(f"drop the table {identifier}"):
+        with translated(f"drop the table {identifier}"):
             self._opened().drop_table(_name(identifier))
 
     def create_namespace(self, namespace: tuple[str, ...]) -> None:
         """Insert the namespace's row."""
-        with _translated(f"create the namespace {'.'.join(namespace)}"):
+        with translated(f"create the namespace {'.'.join(namespace)}"):
             self._opened().create_namespace(namespace)
 
     def namespace_exists(self, namespace: tuple[str, ...]) -> bool:
         """Ask for its row, or for a table or a namespace in it."""
-        with _translated(f"show the namespace {'.'.join(namespace)}"):
+        with translated(f"show the namespace {'.'.join(namespace)}"):
             return self._opened().namespace_exists(namespace)
 
     def view_exists(self, identifier: TableIdentifier) -> bool:  # noqa: ARG002 - the port's signature
@@ -133,7 +133,7 @@ class SqlLakehouseCatalog(Catalog):
 
     def list_tables(self, namespace: tuple[str, ...]) -> Iterator[TableIdentifier]:
         """Every row of the namespace."""
-        with _translated(f"list the tables of {'.'.join(namespace)}"):
+        with translated(f"list the tables of {'.'.join(namespace)}"):
             names = self._opened().list_tables(namespace)
         for name in names:
             yield TableIdentifier(name[:-1], name[-1])
@@ -184,7 +184,7 @@ class Database:
         if self._connection.problem is not None:
             raise CatalogError(ErrorCode.UNAUTHORIZED, ErrorKind.TRANSIENT, self._connection.problem)
         if self._engine is None:
-            with _translated("read its address"):
+            with translated("read its address"):
                 self._engine = _engine(self._connection)
         return self._engine
 
@@ -227,7 +227,8 @@ def _name(identifier: TableIdentifier) -> tuple[str, ...]:
 
 
 @contextmanager
-def _translated(about: str) -> Iterator[None]:
+def translated(about: str) -> Iterator[None]:
+    """Turn what pyiceberg, SQLAlchemy and the drivers raise into CatalogError; ``about`` says what was not done."""
     try:
         yield
     except FOREIGN as failure:
