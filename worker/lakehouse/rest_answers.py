@@ -50,6 +50,9 @@ class _ForeignBody(msgspec.Struct, frozen=True):
 
 
 _LONGEST_MESSAGE: Final = 300
+_LARGEST_ERROR: Final = 256 * 1024
+"""Bytes. An error is small, its stack included; to search the megabytes of a long history costs more than to decode
+them, and whoever asked for metadata finds none in an error anyway."""
 _SECRET: Final = re.compile(
     r"(?i)\b(bearer|basic)\s+[\w.~+/=-]+|([?&](?:[\w-]*(?:token|signature|secret)[\w-]*)=)[^&\s]+"
 )
@@ -79,7 +82,7 @@ def _foreign_type(body: bytes) -> str:
 
 def carries_error(body: bytes) -> bool:
     """Whether the body of a success is an error after all."""
-    if b'"error"' not in body and b"__type" not in body:
+    if len(body) > _LARGEST_ERROR or (b'"error"' not in body and b"__type" not in body):
         return False
     answer = read_answer(HTTPStatus.OK, body)
     return bool(answer.type or answer.message)
