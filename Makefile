@@ -7,6 +7,8 @@ SHELL := /bin/sh
 USUAL := umask 022;
 PYTHON := .venv/bin/python
 STAMP := .venv/.installed
+# Tests beside one another: most of the time they wait for processes. Each has servers of its own.
+JOBS ?= 3
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "make %-9s %s\n", $$1, $$2}' Makefile
@@ -20,7 +22,7 @@ demo: $(STAMP) ## See it work on embedded services and real data; KEEP=1 keeps t
 	@$(USUAL) exec $(PYTHON) -m demo $(if $(filter-out 0 no,$(KEEP)),--keep)
 
 test: $(STAMP) ## Run every test that this machine can run; says what it left out and why
-	@$(USUAL) exec $(PYTHON) -m pytest $(ARGS)
+	@$(USUAL) exec $(PYTHON) -m pytest -n $(JOBS) --dist worksteal $(ARGS)
 
 check: $(STAMP) ## Lint, format, types, and who may import whom
 	@$(USUAL) $(PYTHON) -m ruff check . && $(PYTHON) -m ruff format --check . && $(PYTHON) -m mypy \
