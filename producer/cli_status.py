@@ -82,8 +82,8 @@ def _show_refused_credentials(now: Status, screen: Screen) -> None:
         )
         screen.line(f"  {away.reason}")
     if refused:
-        screen.line("  Mend what goes with REROOT_CATALOG_AUTH (reroot config). Workers read a replaced file by")
-        screen.line("  themselves; after a change of their environment they must be restarted")
+        screen.line("  Mend what goes with REROOT_CATALOG_AUTH (reroot config, reroot doctor). Workers read a")
+        screen.line("  replaced file by themselves; after a change of their environment restart them")
         screen.line()
 
 
