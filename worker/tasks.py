@@ -9,6 +9,7 @@ acknowledges its message, and RETRY and FAILURE are what people see in Flower, n
 
 from __future__ import annotations
 
+import os
 import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
@@ -115,6 +116,7 @@ def _forget_the_names(**_: Any) -> None:
 def _begin(sender: str, **_: Any) -> None:
     """Before the processes are forked. Settings that would fail every job end the worker here."""
     runtimes.worker = sender
+    runtimes.parent = os.getpid()
     try:
         runtimes.prepare()
     except SettingsError as error:
@@ -123,6 +125,10 @@ def _begin(sender: str, **_: Any) -> None:
 
 @signals.worker_process_init.connect  # type: ignore[untyped-decorator]
 def _warm_up(**_: Any) -> None:
+    if runtimes.parent not in {os.getpid(), os.getppid()}:
+        # The worker died before this process had asked the kernel to die with it. It would wait for a job for ever: its
+        # siblings hold the other end of its pipe as well.
+        sys.exit("the worker is gone")
     runtimes.get().warm_up()
 
 

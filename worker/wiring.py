@@ -148,6 +148,8 @@ class Runtimes:
         self._own = threading.local()
         self.worker = socket.gethostname()
         """The worker's name, as the ledger notes it."""
+        self.parent = os.getpid()
+        """The worker's main process."""
 
     def get(self) -> Runtime:
         """This thread's runtime, built at first use and after a fork. Raises SettingsError."""

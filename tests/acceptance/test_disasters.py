@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
@@ -14,6 +16,7 @@ from demo.processes import wait_until
 from demo.services import Postgres, Valkey
 from tests.support.controlplane import ControlPlaneFixture
 from tests.support.fleet import WAREHOUSE, Fleet
+from tests.support.processes import Known, descendants, still_running
 from tests.support.worker_process import WorkerProcess, worker_settings
 
 if TYPE_CHECKING:
@@ -112,6 +115,29 @@ def test_the_broker_is_killed_and_comes_back_empty(fleet: Fleet, tmp_path: Path)
             broker.start()
             fleet.wait_for("done", seconds=150)
     fleet.check_all_done()
+
+
+def pool_of(worker: WorkerProcess) -> set[Known]:
+    """The worker's processes that do the jobs."""
+    return {one for one in descendants(worker.pid) if "worker.sweeper" not in one.command}
+
+
+def test_processes_that_are_just_starting_do_not_outlive_a_killed_worker(
+    fleet: Fleet, valkey: str, tmp_path: Path
+) -> None:
+    """Two of them hold one another's pipes open: neither would ever see that nobody is left to send it a job."""
+    late = tmp_path / "late"
+    with WorkerProcess(
+        tmp_path, settings(fleet, valkey, REROOT_TEST_LATE=str(late)), app="tests.support.late_tasks"
+    ) as worker:
+        pool = pool_of(worker)
+        late.touch()
+        for one in pool:
+            os.kill(one.pid, signal.SIGKILL)
+        wait_until(lambda: len(pool_of(worker) - pool) == len(pool) >= 2, seconds=30, what="others take their place")
+        everything = descendants(worker.pid)
+        worker.kill()
+        wait_until(lambda: not still_running(everything), seconds=20, what="every process of the worker is gone")
 
 
 def test_a_pooler_in_transaction_mode_stands_between(
