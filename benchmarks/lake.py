@@ -35,8 +35,13 @@ _SPARK_SUMMARY: Final = {
     "iceberg-version": "Apache Iceberg 1.10.1 (commit ccb8bc435062171e64bc8b7e5f56e6aed9c5b934)",
     "carbon.operation-id": "3f0c4bb8-6a0e-4f1e-9c9d-3b8a2f6f1c55",
     "carbon.principal": "ingest-service@example.com",
-    "changed-partition-count": "1",
-    "partition-summaries-included": "false",
+    "changed-partition-count": "3",
+    "partition-summaries-included": "true",
+    **{
+        f"partitions.order_day=2026-11-{day}/region=europe-west": "added-data-files=1,added-records=1000,"
+        "added-files-size=46137344"
+        for day in (27, 28, 29)
+    },
     "total-equality-deletes": "0",
     "total-position-deletes": "0",
 }

@@ -118,9 +118,8 @@ class Publisher:
 
     def close(self) -> None:
         """End it."""
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        self._process.wait(30)
+        with self._process:  # closes both pipes and waits
+            pass
 
     def _line(self) -> str:
         assert self._process.stdout is not None

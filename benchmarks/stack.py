@@ -78,9 +78,8 @@ class ProxyProcess:
 
     def close(self) -> None:
         """End it."""
-        if self._process.stdin is not None:
-            self._process.stdin.close()
-        self._process.wait(10)
+        with self._process:  # closes both pipes and waits
+            pass
 
     def _ask(self, words: str) -> str:
         assert self._process.stdin is not None
