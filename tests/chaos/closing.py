@@ -31,6 +31,15 @@ SELECT m.dataset_id, m.state, m.park_code, m.park_text, m.attempts, m.attempt_st
 FROM reroot.moves m
 """
 _EVENTS: Final = "SELECT event, count(*) FROM reroot.move_events GROUP BY event ORDER BY event"
+_STORIES: Final = """
+SELECT dataset_id, at::text, concat_ws(' ', 'claim', claim, event, detail)
+FROM reroot.move_events
+UNION ALL
+SELECT dataset_id, opened_at::text, concat_ws(' ', 'claim', claim, 'entry', id, action, namespace || '.' || table_name,
+                                              metadata_location, 'closed', coalesce(closed_at::text, 'never'), outcome)
+FROM reroot.pointers
+ORDER BY 1, 2
+"""
 _LOCKS: Final = (
     "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'"
     " AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
@@ -79,6 +88,8 @@ class Look:
     ends: tuple[End, ...]
     events: Mapping[str, int]
     advisory_locks: int
+    stories: Mapping[str, list[str]]
+    """By dataset, in order of time: its events and its journal."""
 
 
 def look(database: str, catalog_database: str, subjects: Iterable[Subject]) -> Look:
@@ -87,9 +98,12 @@ def look(database: str, catalog_database: str, subjects: Iterable[Subject]) -> L
     with psycopg.connect(database) as connection:
         ledger = {row[0]: row[1:] for row in connection.execute(_LEDGER).fetchall()}
         events = {str(event): int(count) for event, count in connection.execute(_EVENTS).fetchall()}
+        stories: dict[str, list[str]] = defaultdict(list)
+        for dataset, at, what in connection.execute(_STORIES).fetchall():
+            stories[dataset].append(f"{at} {what}")
         locks = connection.execute(_LOCKS).fetchone()
     ends = tuple(_end(subject, ledger.get(subject.dataset_id), names[subject.table_uuid]) for subject in subjects)
-    return Look(ends, events, int(locks[0]) if locks else 0)
+    return Look(ends, events, int(locks[0]) if locks else 0, stories)
 
 
 def _end(subject: Subject, row: tuple[Any, ...] | None, names: list[Name]) -> End:

@@ -20,9 +20,11 @@ if TYPE_CHECKING:
 def report(result: Result) -> dict[str, Any]:
     """Everything that is worth keeping, ready for JSON."""
     seen = result.seen
+    wrong = violations(seen)
     return {
         "options": asdict(result.options),
-        "violations": violations(seen),
+        "violations": wrong,
+        "stories": {name: story for name, story in result.look.stories.items() if any(name in line for line in wrong)},
         "datasets": dict(sorted(Counter(str(end.state) for end in seen.ends).items())),
         "stuck": [end.subject.dataset_id for end in stuck(seen)],
         "parked": [
@@ -54,7 +56,7 @@ def report(result: Result) -> dict[str, Any]:
         "processes killed": result.processes_killed,
         "faults of requests": result.faults,
         "requests": result.requests,
-        "events": result.events,
+        "events": dict(result.look.events),
         "seconds from the last disaster until all had ended": round(result.seconds_to_end, 1),
     }
 

@@ -18,7 +18,7 @@ import psycopg
 import redis
 
 from demo.processes import ServiceError, wait_until
-from tests.chaos.closing import Look, look
+from tests.chaos.closing import look
 from tests.chaos.files import digests
 from tests.chaos.plan import plan
 from tests.chaos.stage import VISIBILITY_SECONDS, WAREHOUSE, Stage
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from tests.chaos.closing import Look
     from tests.chaos.plan import Disaster
     from tests.chaos.stage import Subject
 
@@ -63,6 +64,7 @@ class Result:
 
     options: Options
     seen: Seen
+    look: Look
     struck: dict[Disaster, int]
     faults: dict[str, int]
     requests: dict[str, int]
@@ -70,7 +72,6 @@ class Result:
     reading: Counter[str]
     writing: Counter[str]
     engines: Counter[str]
-    events: dict[str, int]
     seconds_to_end: float
     """From the end of the disasters until everything had ended."""
 
@@ -216,9 +217,18 @@ class _Scene:
             complaints=self.complaints,
         )
         return Result(
-            self.options, seen, dict(self.striking.struck), self.stage.proxy.faults(), self.stage.proxy.requests(),
-            self.striking.processes_killed, reading, _counts(writers), _counts(engine), dict(found.events), ended_after,
-        )  # fmt: skip
+            options=self.options,
+            seen=seen,
+            look=found,
+            struck=dict(self.striking.struck),
+            faults=self.stage.proxy.faults(),
+            requests=self.stage.proxy.requests(),
+            processes_killed=self.striking.processes_killed,
+            reading=reading,
+            writing=_counts(writers),
+            engines=_counts(engine),
+            seconds_to_end=ended_after,
+        )
 
 
 def _all_told(bystanders: list[Bystander]) -> bool:

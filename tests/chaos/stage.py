@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
 from urllib.parse import urlsplit
 
+import psycopg
+
 from benchmarks.lake import Lake
 from benchmarks.population import Population
 from demo.services import Postgres, Valkey
@@ -124,7 +126,7 @@ class Stage:
         """Order these moves as the producer does; False when the control plane is away."""
         try:
             self._population.enqueue(self._born[first:last], self._namespaces[first:last])
-        except (ControlPlaneError, OSError):
+        except (ControlPlaneError, psycopg.Error):
             return False
         return True
 
