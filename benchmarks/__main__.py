@@ -48,7 +48,7 @@ def main() -> int:
         benchmarks: dict[str, Callable[[], str]] = {
             "plan": lambda: planning.measure_planning(services),
             "soak": lambda: soaking.measure_soak(services.folder / "soak"),
-            "moves": lambda: moves.measure_moves(on_catalog(), given.rounds, _loads(given.load)),
+            "moves": lambda: moves.measure_moves(on_catalog(), given.rounds, _loads(given.load), given.patience),
             "where": lambda: where.measure_where(on_catalog(), given.rounds),
             "large": lambda: moves.measure_large(on_catalog()),
             "memory": lambda: remembering.measure_memory(on_catalog(), given.moves),
@@ -68,6 +68,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--moves", type=int, default=remembering.MOVES, help="moves of `memory` (default 10000)")
     parser.add_argument(
         "--load", action="append", metavar="PROCESSES@MS", help="of `moves`, only this load; repeatable"
+    )
+    parser.add_argument(
+        "--patience", type=float, default=0, metavar="SECONDS", help="wait so long for a quiet machine before a round"
     )
     given = parser.parse_args()
     unknown = set(given.names) - set(NAMES) | set(given.load or ()) - {str(load) for load in moves.LOADS}

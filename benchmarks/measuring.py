@@ -7,6 +7,7 @@ Must not know: which process it is.
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 from typing import Final
 
@@ -56,3 +57,44 @@ def proportional(pid: int) -> float:
     except OSError:
         return 0.0
     return next((int(line.split()[1]) * 1024 / 1e6 for line in lines if line.startswith("Pss:")), 0.0)
+
+
+def busy_seconds() -> float:
+    """Processor time that the whole machine has used since it started, all cores together."""
+    words = Path("/proc/stat").read_text(encoding="utf-8").partition("\n")[0].split()[1:]
+    user, nice, system, _, _, irq, softirq, steal = map(int, words[:8])
+    return (user + nice + system + irq + softirq + steal) / _TICK
+
+
+def family_seconds(pid: int) -> float:
+    """Processor time of a process and of all that it has started, those that have ended included."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    own = sum(int(word) for word in fields[_UTIME : _STIME + 3]) / _TICK  # the next two are those that have ended
+    return own + sum(map(family_seconds, children(pid)))
+
+
+class Neighbours:
+    """What everybody else on this machine uses, in cores, since the last question."""
+
+    def __init__(self) -> None:
+        self._last = self._now()
+
+    def cores(self) -> float:
+        """The average since the last question."""
+        before, self._last = self._last, self._now()
+        return max(0.0, (self._last[1] - before[1]) / (self._last[0] - before[0]))
+
+    def wait_for_quiet(self, cores: float, seconds: float) -> None:
+        """Wait until others use less than ``cores`` for two seconds, at most ``seconds`` long."""
+        deadline = time.monotonic() + seconds
+        self.cores()
+        while time.monotonic() < deadline:
+            time.sleep(2)
+            if self.cores() < cores:
+                return
+
+    def _now(self) -> tuple[float, float]:
+        return time.monotonic(), busy_seconds() - family_seconds(os.getpid())

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 import psycopg
 
 from benchmarks import bare
-from benchmarks.measuring import cpu_seconds
+from benchmarks.measuring import Neighbours, cpu_seconds
 from benchmarks.report import table
 from benchmarks.stack import ROOT, Stack, Worker
 from demo.processes import ServiceError
@@ -34,6 +34,9 @@ ONCE: Final = ("config", "token", "namespace", "list")
 
 PATIENCE: Final = 900
 WARM_UP: Final = 800
+
+QUIET: Final = 0.3
+"""Cores that others may use when a round begins, where there is patience to wait for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +72,8 @@ class Drive:
     sweeper_ms: float
     requests: Counter[str]
     moves: int
+    neighbours: float
+    """Cores that others used meanwhile."""
 
     def per_move(self) -> float:
         """Requests per move, without those that a process makes once."""
@@ -139,9 +144,9 @@ def publisher(stack: Stack) -> Iterator[Publisher]:
         running.close()
 
 
-def measure_moves(stack: Stack, rounds: int, loads: tuple[Load, ...] = LOADS) -> str:
+def measure_moves(stack: Stack, rounds: int, loads: tuple[Load, ...], patience: float) -> str:
     """The benchmark ``moves``: every load, in alternating rounds. Markdown."""
-    return report([_rounds(stack, load, rounds) for load in loads])
+    return report([_rounds(stack, load, rounds, patience) for load in loads])
 
 
 def warm_up(stack: Stack) -> None:
@@ -199,11 +204,18 @@ def drive(stack: Stack, worker: Worker, bell: Publisher, born: list[Born]) -> Dr
     stack.population.enqueue(born, namespaces)
     stack.proxy.reset()
     before = worker.cpu()
+    others = Neighbours()
     began = bell.publish()
     ended = _all_done(stack, [one.dataset_id for one in born])
     used = {name: (value - before[name]) / len(born) * 1000 for name, value in worker.cpu().items()}
     return Drive(
-        len(born) / (ended - began), used["children"], used["main"], used["sweeper"], stack.proxy.counts(), len(born)
+        len(born) / (ended - began),
+        used["children"],
+        used["main"],
+        used["sweeper"],
+        stack.proxy.counts(),
+        len(born),
+        others.cores(),
     )
 
 
@@ -219,6 +231,7 @@ def report(results: list[Rounds]) -> str:
         "CPU children, ms",
         "CPU main, ms",
         "CPU bare loop, ms",
+        "cores used by others",
     )
     return table(
         heads,
@@ -233,35 +246,43 @@ def report(results: list[Rounds]) -> str:
                 f"{one.of(lambda each: each.children_ms):.1f}",
                 f"{one.of(lambda each: each.main_ms):.1f}",
                 f"{median(floor.cpu_ms for floor in one.floors):.1f}",
+                f"{one.of(lambda each: each.neighbours):.1f}",
             )
             for one in results
         ],
     )
 
 
-def _rounds(stack: Stack, load: Load, rounds: int) -> Rounds:
+def _rounds(stack: Stack, load: Load, rounds: int, patience: float) -> Rounds:
     results = Rounds(load)
     with stack.worker(load.processes) as worker, publisher(stack) as bell:
         stack.proxy.delay(0)
         drive(stack, worker, bell, stack.lake.bear(10 * load.processes))
-        for number in range(rounds):
+        stack.proxy.delay(load.delay_ms / 1000)
+        for _ in range(rounds):
             born, other = stack.lake.bear(load.moves), stack.lake.bear(load.moves)
-            stack.proxy.delay(load.delay_ms / 1000)
-            proxy_before = cpu_seconds(stack.proxy.pid)
+            others, proxy = Neighbours(), cpu_seconds(stack.proxy.pid)
+            others.wait_for_quiet(QUIET, patience)
             results.floors.append(bare.run(stack.proxy.port, errands(stack, other), load.processes))
-            proxy_ms = (cpu_seconds(stack.proxy.pid) - proxy_before) / load.moves * 1000
+            beside, proxy = others.cores(), cpu_seconds(stack.proxy.pid) - proxy
             results.drives.append(drive(stack, worker, bell, born))
-            floor, done = results.floors[-1], results.drives[-1]
             print(
-                f"{load.delay_ms} ms, {load.processes} processes, round {number + 1}:"
-                f" bare {floor.per_second:.1f}/s, moves {done.per_second:.1f}/s,"
-                f" ratio {done.per_second / floor.per_second:.2f}; CPU {done.children_ms:.1f} + {done.main_ms:.1f} ms,"
-                f" sweeper {done.sweeper_ms:.1f}, bare {floor.cpu_ms:.1f}, proxy {proxy_ms:.1f};"
-                f" requests {dict(done.requests)}",
+                f"{_progress(results)}, proxy {proxy / load.moves * 1000:.1f}; others used {beside:.1f} and"
+                f" {results.drives[-1].neighbours:.1f} cores",
                 file=sys.stderr,
                 flush=True,
             )
     return results
+
+
+def _progress(results: Rounds) -> str:
+    """One line about the last round."""
+    floor, done = results.floors[-1], results.drives[-1]
+    return (
+        f"{results.load}: bare {floor.per_second:.1f}/s, moves {done.per_second:.1f}/s,"
+        f" ratio {done.per_second / floor.per_second:.2f}; {dict(done.requests)}; CPU children {done.children_ms:.1f},"
+        f" main {done.main_ms:.1f}, sweeper {done.sweeper_ms:.1f}, bare {floor.cpu_ms:.1f}"
+    )
 
 
 def _all_done(stack: Stack, ids: list[str]) -> float:
