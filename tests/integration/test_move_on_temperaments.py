@@ -15,6 +15,7 @@ from pydantic import SecretStr
 
 from tests.support.controlplane import ControlPlaneFixture, legacy_identifier
 from tests.support.fault_proxy import FaultProxy, Kind, Rule, hang_up, lie, refuse, twice
+from tests.support.nightly import NIGHTLY
 from tests.support.rest_double import TEMPERAMENTS, RestDouble
 from tests.support.tables import append, make_table, pyiceberg_catalog_for
 from worker.controlplane import reversal
@@ -192,8 +193,14 @@ FAULTS: dict[str, Fault] = {
 }
 
 
-@pytest.mark.parametrize("fault", FAULTS)
+OFTEN = {"500 after", "broken before", "false 404"}
+"""The faults that every run plays, on one server of each kind; a nightly run plays all of them on all."""
+OF_EACH_KIND = {"correct", "gravitino-1.2-authorization", "lakekeeper-0.13.3"}
+
+
+@pytest.mark.parametrize("fault", [fault for fault in FAULTS if NIGHTLY or fault in OFTEN])
 @pytest.mark.parametrize("kind", CHANGES, ids=lambda kind: kind.name)
+@pytest.mark.parametrize("lake", sorted(TEMPERAMENTS if NIGHTLY else OF_EACH_KIND), indirect=True)
 def test_each_change_is_spoilt_once(lake: Lake, kind: Kind, fault: str) -> None:
     """Whatever a server or a proxy does to one request, the table ends whole under one name."""
     subject = lake.subject()
