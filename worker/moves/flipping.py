@@ -22,8 +22,7 @@ if TYPE_CHECKING:
 
 def flip_of(job: Job, goal: Goal, standing: Table, left: Table, state: State, entry_ids: Sequence[int]) -> Flip:
     """The flip to ``standing``, the table under the new name; ``left`` is the one under the name that is left."""
-    if state is State.DONE:
-        _close_strays(job, goal)
+    _close_strays(job, goal, state)
     made = [e.id for e in job.open(Action.REGISTER, Action.RENAME) if e.pointer.identifier == goal.target]
     return Flip(
         before=goal.before,
@@ -41,9 +40,10 @@ def flip_of(job: Job, goal: Goal, standing: Table, left: Table, state: State, en
     )
 
 
-def _close_strays(job: Job, goal: Goal) -> None:
-    """Nothing comes after ``done``: pointers under other names that never took effect are closed now."""
-    for entry in job.open(Action.REGISTER, Action.RENAME):
+def _close_strays(job: Job, goal: Goal, state: State) -> None:
+    """Close what never took effect: renames to other names, and where nothing comes after, registrations, too."""
+    actions = {Action.RENAME, Action.REGISTER} if state is State.DONE else {Action.RENAME}
+    for entry in job.open(*actions):
         if entry.pointer.identifier != goal.target:
             job.controlplane.close(entry, Closed.VOID)
 

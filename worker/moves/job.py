@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from worker.identifiers import LEGACY_NAMESPACE, TableIdentifier
+from worker.identifiers import LEGACY_NAMESPACE, QUARANTINE_NAMESPACE, TableIdentifier
 from worker.lakehouse.port import Catalog, CatalogError, ErrorCode, ErrorKind
 from worker.moves.look import Gone, Sighting, There, Unclear
-from worker.moves.machine import Direction
+from worker.moves.machine import Direction, State
 
 if TYPE_CHECKING:
     from worker.moves.policy import Policy
@@ -119,13 +119,19 @@ class Job:
     def _certainly_gone(self, identifier: TableIdentifier) -> Sighting:
         try:
             if not self.catalog.namespace_exists(identifier.namespace):
-                # Ours to make, so nothing can be in it; the legacy namespace, though, may only be hidden from us.
-                return Gone() if identifier.namespace != (LEGACY_NAMESPACE,) else _doubt(identifier, "is not in sight")
+                # What is ours to make holds nothing before it is made.
+                return _doubt(identifier, "is not in sight") if self._holds_ours(identifier.namespace) else Gone()
             if identifier in self.catalog.list_tables(identifier.namespace):
                 return _doubt(identifier, "answers 404 while the listing shows it")
         except CatalogError as error:
             return Unclear(error)
         return Gone()
+
+    def _holds_ours(self, namespace: tuple[str, ...]) -> bool:
+        """Whether something of ours stands there for all we know: then not to see it does not say that it is gone."""
+        if self.move.state is State.FLIPPED and namespace == self.gone_to.namespace:
+            return True
+        return namespace in {(LEGACY_NAMESPACE,), (QUARANTINE_NAMESPACE,)}
 
     def ensure_namespace(self, namespace: tuple[str, ...]) -> None:
         """Make the namespace, parents first; existing ones are fine. Raises CatalogError."""

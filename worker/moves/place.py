@@ -196,6 +196,9 @@ class _Placing:
             case Park(ParkCode.NAME_TAKEN):
                 self._close_entries(Closed.VOID)
                 return step
+            case Park(ParkCode.TABLE_MISSING) if self.job.open(Action.RENAME):
+                # It may stand where an open rename put it, whatever was just seen there: not yet a case for a person.
+                return Retry(self._pause(), step.why, ParkCode.TABLE_MISSING)
             case Park():
                 return step
             case _:

@@ -87,9 +87,11 @@ def _rename_back(job: Job, entry: Entry, home: TableIdentifier) -> Outcome | Non
     try:
         job.catalog.rename(away, home)
     except CatalogError as error:
-        back = isinstance(job.look(home), There)
-        if not back or (error.code is not ErrorCode.ALREADY_EXISTS and not isinstance(job.look(away), Gone)):
+        if not isinstance(job.look(home), There):
             return _soon(f"{away} is not back under {home} yet: {error}")
+        if not isinstance(job.look(away), Gone):
+            # Both names stand, or that answer is an old one: the two looks decide, under this open entry.
+            return None if error.code is ErrorCode.ALREADY_EXISTS else _soon(f"{away} is not back yet: {error}")
     job.controlplane.close(entry, Closed.RETURNED)
     return None
 

@@ -41,8 +41,10 @@ def withdraw(job: Job, pointer: Pointer, keeper: Table, *, registered: bool) -> 
 
 def resume(job: Job, entry: Entry) -> Outcome | None:
     """Settle a withdrawal that an earlier attempt left open: finish it, or undo it where the name is live again."""
-    pointer, live = entry.pointer, job.live()
-    held = job.look(_quarantine(entry))
+    pointer, live, shelter = entry.pointer, job.live(), _quarantine(entry)
+    job.forget_namespace(shelter.namespace)
+    job.ensure_namespace(shelter.namespace)  # it may never have been made, or be gone again; then it hides nothing
+    held = job.look(shelter)
     if pointer.identifier == live:
         return _back_to_live(job, entry, held)
     keeper = job.look(live)
