@@ -120,7 +120,7 @@ class _Scene:
         strangers = self.subjects[:: options.strangers] if options.strangers else []
         readers = [self._bystander(f"reader{n}", "reading", self.subjects, 0.02) for n in range(options.readers)]
         writers = [self._bystander(f"writer{n}", "writing", self.subjects, 0.1) for n in range(options.writers)]
-        engine = [self._bystander("engine", "writing", strangers, 1.0, locking=False)] if strangers else []
+        engine = [self._bystander("engine", "writing", strangers, 0.2, locking=False)] if strangers else []
         for bystander in (*readers, *writers, *engine):
             running.enter_context(bystander)
         wait_until(lambda: _all_told(writers), seconds=_WARM_UP, what="every writer has committed")

@@ -25,8 +25,9 @@ if TYPE_CHECKING:
     from tests.chaos.traffic import Ways
 
 _ROWS: Final = 5
-_HELD: Final = 2.0
+_HELD: Final = 3.0
 """Seconds for which an engine may keep a name: shorter than the grace."""
+_ABOUT_TO_MOVE: Final = b"SELECT dataset_id FROM reroot.moves WHERE state = 'queued'"
 _LOG: Final = b"""
 INSERT INTO iceberg_sync_log (dataset_id, mode, status, iceberg_table, snapshot_id, started_at, finished_at)
 VALUES (%s, 'sync.append', 'succeeded', %s, %s, now(), now())
@@ -37,12 +38,11 @@ def main() -> None:
     ways = ordered()
     datasets = sorted(ways.orders.uuids)
     while not ways.over:
-        dataset = ways.chance.choice(datasets)
         try:
             if ways.orders.locking:
-                _under_the_lock(ways, dataset)
+                _under_the_lock(ways, ways.chance.choice(datasets))
             else:
-                _through_a_held_name(ways, dataset)
+                _through_a_held_name(ways, ways.chance.choice(_about_to_move(ways) or datasets))
         except psycopg.errors.LockNotAvailable:
             ways.counts["lock held"] += 1
         except psycopg.Error:
@@ -71,6 +71,12 @@ def _under_the_lock(ways: Ways, dataset: str) -> None:
         table = ways.catalog.load_table(row[0])
         _append(ways, dataset, row[0], table)
         connection.execute(_LOG, (dataset, row[0], table.metadata.current_snapshot_id))
+
+
+def _about_to_move(ways: Ways) -> list[str]:
+    """Those of its datasets whose names are most likely to be left while the engine holds them."""
+    queued = {str(row[0]) for row in ways.connection().execute(_ABOUT_TO_MOVE).fetchall()}
+    return sorted(queued & set(ways.orders.uuids))
 
 
 def _through_a_held_name(ways: Ways, dataset: str) -> None:
