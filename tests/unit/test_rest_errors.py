@@ -51,6 +51,9 @@ def empty(status: int) -> Reply:
 
 FILE_GONE = f"Failed to open input stream for file: {LOCATION.replace('file:///', 'file:/')}"
 
+NEEDS_MORE = "There are multiple conflicts: namespace 'main.ventas' must exist, namespace 'main' must exist."
+NO_KEY = "The specified key does not exist. (Service: S3, Status Code: 404)"
+
 TABLE = [
     # call, answer, code, kind, requests on the wire
     (Call.LOAD, error_reply(404, "NoSuchTableException"), E.TABLE_MISSING, P, 1),
@@ -63,7 +66,22 @@ TABLE = [
     (Call.REGISTER, error_reply(404, "NoSuchNamespaceException"), E.NAMESPACE_MISSING, P, 1),
     (Call.CREATE_NAMESPACE, error_reply(404, "NoSuchNamespaceException"), E.NAMESPACE_MISSING, P, 1),
     (Call.LIST, error_reply(404, "NoSuchNamespaceException"), E.NAMESPACE_MISSING, P, 1),
-    # A metadata file that is gone, as four servers say it.
+    (
+        Call.RENAME,
+        error_reply(409, "", NEEDS_MORE),
+        E.NAMESPACE_MISSING,
+        P,
+        1,
+    ),
+    (Call.REGISTER, error_reply(409, "", "Namespace 'main' must exist."), E.NAMESPACE_MISSING, P, 1),
+    # A metadata file that is gone, as five servers say it.
+    (
+        Call.REGISTER,
+        error_reply(400, "IllegalArgumentException", NO_KEY),
+        E.FILE_MISSING,
+        P,
+        1,
+    ),
     (Call.LOAD, error_reply(404, "NotFoundException", FILE_GONE), E.FILE_MISSING, P, 1),
     (Call.LOAD, error_reply(500, "NotFoundException", FILE_GONE), E.FILE_MISSING, P, 1),
     (Call.REGISTER, error_reply(500, "NotFoundException", FILE_GONE), E.FILE_MISSING, P, 1),

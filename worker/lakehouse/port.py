@@ -101,8 +101,11 @@ class Table:
     metadata_log: frozenset[str] = frozenset()
     """Earlier metadata locations that the metadata remembers, normalised."""
     snapshot_ids: frozenset[int] = frozenset()
-    storage: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """How a reader of this name opens its files: the catalog's ``config``/``storage-credentials``. Secret."""
+    storage: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
+    """How a reader of this name opens its files: the catalog's ``config``/``storage-credentials``. Secret.
+
+    Fresh with each load, so no part of what the table is.
+    """
 
 
 @dataclass(frozen=True, slots=True)

@@ -112,6 +112,15 @@ ROWS: Final = (
     Row(ErrorCode.FILE_MISSING, _PERMANENT, _of(500), _named("NotFoundException"), _READS_A_FILE, _FILE_SHAPE),
     # Lakekeeper: the file is read before anything else is looked at.
     Row(ErrorCode.FILE_MISSING, _PERMANENT, _of(400), _named("NotFound"), frozenset({Call.REGISTER})),
+    # Nessie: the store's own words.
+    Row(
+        ErrorCode.FILE_MISSING,
+        _PERMANENT,
+        _of(400),
+        _named("IllegalArgumentException"),
+        frozenset({Call.REGISTER}),
+        r"key does not exist|NoSuchKey",
+    ),
     # Every server; a load in a missing namespace is one or the other (reference server; Lakekeeper's drop).
     Row(ErrorCode.TABLE_MISSING, _PERMANENT, _of(404), _named("NoSuchTableException")),
     # Specification; some servers give a view the type of a table.
@@ -144,6 +153,8 @@ ROWS: Final = (
     Row(ErrorCode.NOT_OFFERED, _PERMANENT, types=_named("UnknownOperationException")),
     # Specification: 406 UnsupportedOperationException (Gravitino, reference server), 405 and 501 of gateways.
     Row(ErrorCode.NOT_OFFERED, _PERMANENT, _of(405, 406, 501)),
+    # Nessie: among what a commit needs, the namespace and its parents; it says so without a type.
+    Row(ErrorCode.NAMESPACE_MISSING, _PERMANENT, _of(409), calls=_PUTS_A_NAME, message=r"namespace '.*' must exist"),
     # Nessie: a lost rename race, the source is no longer there; it says so without a type.
     Row(ErrorCode.UNCLEAR, DOUBT, _of(409), message=r"does not exist"),
     # Every server; Nessie leaves the type empty ("Key '…' already exists").
