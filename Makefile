@@ -28,8 +28,8 @@ check: $(STAMP) ## Lint, format, types, and who may import whom
 	@$(USUAL) $(PYTHON) -m ruff check . && $(PYTHON) -m ruff format --check . && $(PYTHON) -m mypy \
 		&& .venv/bin/lint-imports
 
-catalogs: $(STAMP) ## Fetch the reference Iceberg REST server that the tests run against (needs mvn and java)
-	@$(USUAL) exec $(PYTHON) -m tests.support.fetch_catalogs
+catalogs: $(STAMP) ## Fetch the catalogs that the tests start (needs mvn and java); NIGHTLY=1 fetches Nessie too
+	@$(USUAL) exec $(PYTHON) -m tests.support.fetch_catalogs $(if $(filter-out 0 no,$(NIGHTLY)),--nightly)
 
 bench: $(STAMP) ## Measure what docs/benchmarks.md reports
 	@$(USUAL) exec $(PYTHON) -m benchmarks $(ARGS)

@@ -22,6 +22,7 @@ import pytest
 
 from demo.processes import wait_until
 from demo.services import Postgres, Valkey
+from tests.contract.summary import Results
 from tests.support.controlplane import ControlPlaneFixture
 from tests.support.left_out import leave_out, nothing_may_be_left_out
 from tests.support.pgbouncer import PgBouncer
@@ -43,6 +44,7 @@ _OPTIONS: Final = {
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "every_postgres: runs on every Postgres version that is supported")
+    config.pluginmanager.register(Results())
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -23,6 +23,9 @@ class Capability(StrEnum):
     NAMESPACE_FIRST = "no table stands in a namespace that was not made"
     WHOLE_LISTING = "a listing names every level of a namespace"
     FILE_NEEDED = "a load says that the metadata file is gone"
+    HISTORY = "a load tells the earlier metadata files and snapshots"
+    ABSENCE_LISTED = "a listing says that the namespace is not there"
+    ANY_NAME = "a table's name may hold any character that a path can"
     TAKEN_SAID = "a rename to a taken name says that the name is taken"
 
 
@@ -46,7 +49,16 @@ LACKS: Final[dict[str, dict[Capability, str]]] = {
         Capability.NAMESPACE_FIRST: "Gravitino 1.2 makes a missing namespace along with the table",
         Capability.WHOLE_LISTING: "Gravitino 1.2 with authorization lists the first level alone",
     },
+    "nessie-0.99.0": {
+        Capability.HISTORY: "Nessie keeps the history in its own commits, and shows the current snapshot alone",
+        Capability.FILE_NEEDED: "Nessie answers from its database, and does not notice that the file is gone",
+        Capability.ABSENCE_LISTED: "Nessie lists a namespace that is not there as empty",
+        Capability.ANY_NAME: "Nessie reads @ and # in a name as a branch and a time",
+    },
     "polaris": {
         Capability.FREE_PLACE: "Polaris refuses a location outside the namespace's own with a 403",
     },
 }
+
+NAMED_KINDS: Final = (*LACKS, "gravitino-1.3", "reference", "other")
+"""What a server may be said to be that the environment names; of ``other`` nothing is expected to be lacking."""

@@ -9,18 +9,30 @@ import pytest
 from pydantic import SecretStr
 
 from tests.contract.capabilities import MARKER
-from tests.contract.subjects import RealSubject, RealTablesInTheDouble, RestDoubleSubject, SimulatedTables, Subject
+from tests.contract.remote import NamedSubject, RemoteSubject, is_named, named_label
+from tests.contract.subjects import (
+    WAREHOUSE,
+    RealSubject,
+    RealTablesInTheDouble,
+    RestDoubleSubject,
+    SimulatedTables,
+    Subject,
+)
 from tests.contract.summary import RECORDINGS
+from tests.support import nessie as nessie_server
 from tests.support.catalog_fixtures import rest_servers
+from tests.support.nightly import NIGHTLY
+from tests.support.object_store import ObjectStore
 from tests.support.rest_double import TEMPERAMENTS
 from tests.support.tables import sql_connection
+from tests.support.vending_catalog import VendingCatalog
+from worker.lakehouse.connection import CatalogConnection, CatalogType
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
     from tests.support.rest_double import Temperament
-    from worker.lakehouse.connection import CatalogConnection
 
 __all__ = ["rest_servers"]
 
@@ -62,7 +74,40 @@ def _rest_double(temperament: Temperament) -> Callable[[pytest.FixtureRequest], 
     return lambda request: RestDoubleSubject(temperament, request.getfixturevalue("tmp_path") / "warehouse")
 
 
-SUBJECTS = {
+def _nessie(request: pytest.FixtureRequest) -> Subject:
+    connection = request.getfixturevalue("nessie").connection(**{"rest-page-size": "2"})
+    return RemoteSubject(connection, nessie_server.WAREHOUSE, "nessie-0.99.0")
+
+
+def _vending(request: pytest.FixtureRequest) -> Subject:
+    server = request.getfixturevalue("vending")
+    connection = CatalogConnection(CatalogType.REST, SecretStr(server.uri))
+    return RemoteSubject(connection, WAREHOUSE, "correct")
+
+
+@pytest.fixture(scope="session")
+def object_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectStore]:
+    """The session's object store."""
+    with ObjectStore(tmp_path_factory.mktemp("store")) as store:
+        yield store
+
+
+@pytest.fixture(scope="session")
+def nessie(object_store: ObjectStore, tmp_path_factory: pytest.TempPathFactory) -> Iterator[nessie_server.Nessie]:
+    """The session's Nessie."""
+    with nessie_server.Nessie(tmp_path_factory.mktemp("nessie"), object_store) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def vending(object_store: ObjectStore) -> Iterator[VendingCatalog]:
+    """The session's catalog that hands out credentials; nobody but it says how storage is reached."""
+    with VendingCatalog.over(object_store) as server:
+        server.make_warehouse(WAREHOUSE, f"{object_store.root}/vending")
+        yield server
+
+
+SUBJECTS: Mapping[str, Callable[[pytest.FixtureRequest], Subject]] = {
     "double": _double,
     "simulated": _simulated,
     "sqlite": _sql_on_sqlite,
@@ -72,7 +117,10 @@ SUBJECTS = {
     "rest-1.11.0-postgres": _rest("1.11.0", "postgres"),
     "rest-1.11.0-sqlite": _rest("1.11.0", "sqlite"),
     **{f"double-{name}": _rest_double(temperament) for name, temperament in TEMPERAMENTS.items()},
+    **({"nessie-0.99.0": _nessie, "double-that-vends": _vending} if NIGHTLY else {}),
 }
+if is_named():
+    SUBJECTS = {named_label(): lambda _: NamedSubject()}
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -38,11 +38,15 @@ class Subject(ABC):
     catalog: Catalog
     lacks: Mapping[Capability, str] = {}
     """What this catalog cannot do by its nature, and why."""
+    scheme = "file:///"
+    """How its locations begin."""
+    foreign = False
+    """Somebody else's server: what its kind leaves open is not known beforehand."""
 
-    def __init__(self) -> None:
+    def __init__(self, prefix: str = "") -> None:
         number = next(_numbers)
-        self.flat = (f"flat{number}",)
-        self.place = (f"main{number}", "ventas")
+        self.flat = (f"{prefix}flat{number}",)
+        self.place = (f"{prefix}main{number}", "ventas")
 
     def old(self, name: str = "ds_1") -> TableIdentifier:
         """A name in the flat namespace, where tables are before a move."""
@@ -84,18 +88,21 @@ class Subject(ABC):
 class RealSubject(Subject):
     """An adapter on a real catalog, its tables on local disk, written by pyiceberg."""
 
-    def __init__(self, connection: CatalogConnection, folder: Path) -> None:
-        super().__init__()
+    def __init__(
+        self, connection: CatalogConnection, folder: Path, *, warehouse: str = WAREHOUSE, prefix: str = ""
+    ) -> None:
+        super().__init__(prefix)
         self._connection = connection
         self._folder = folder
+        self._warehouse = warehouse
         self._opened: list[OpenLakehouse] = []
         self.catalog = self.client()
-        self.writer: PyIcebergCatalog = pyiceberg_catalog_for(connection, WAREHOUSE)
+        self.writer: PyIcebergCatalog = pyiceberg_catalog_for(connection, warehouse)
 
     def client(self) -> Catalog:
         lakehouse = open_lakehouse(self._connection)
         self._opened.append(lakehouse)
-        return lakehouse.catalog(WAREHOUSE)
+        return lakehouse.catalog(self._warehouse)
 
     def close(self) -> None:
         self.writer.close()
@@ -120,6 +127,16 @@ class RealSubject(Subject):
         Path(path).unlink()
 
 
+def make_in_spite_of_errors(writer: PyIcebergCatalog, identifier: TableIdentifier, rows: int, snapshots: int) -> None:
+    """A table, also where the server's nature is to make it and to answer with an error."""
+    try:
+        make_table(writer, identifier, rows=rows, snapshots=snapshots)
+    except ServerError:
+        # The writer looks, and goes on.
+        for _ in range(snapshots):
+            append(writer, identifier, rows=rows)
+
+
 class RestDoubleSubject(RealSubject):
     """The adapter on the REST double, in one of its temperaments."""
 
@@ -133,12 +150,7 @@ class RestDoubleSubject(RealSubject):
         super().__init__(CatalogConnection(CatalogType.REST, SecretStr(self.double.uri), properties=properties), folder)
 
     def make(self, identifier: TableIdentifier, *, rows: int = 10, snapshots: int = 1) -> None:
-        try:
-            super().make(identifier, rows=rows, snapshots=snapshots)
-        except ServerError:
-            # Created all the same, is this server's nature: the writer looks, and goes on.
-            for _ in range(snapshots):
-                append(self.writer, identifier, rows=rows)
+        make_in_spite_of_errors(self.writer, identifier, rows, snapshots)
 
     def close(self) -> None:
         super().close()

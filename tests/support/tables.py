@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import urllib3
 from pydantic import SecretStr
 from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import NamespaceAlreadyExistsError
 
+from worker.lakehouse.auth import authorization
 from worker.lakehouse.connection import CatalogConnection, CatalogType
 
 if TYPE_CHECKING:
@@ -37,8 +39,16 @@ def pyiceberg_catalog_for(connection: CatalogConnection, warehouse: str) -> Cata
     if connection.type is CatalogType.SQL:
         location = connection.warehouse_location or ""
         return SqlCatalog(warehouse, uri=uri, warehouse=location, **properties)
-    # Without an authentication pyiceberg would send the header "Bearer None".
+    # Without an authentication pyiceberg would send the header "Bearer None"; ours says who both are.
+    properties |= _who_we_are(connection)
     return RestCatalog(warehouse, uri=uri, warehouse=warehouse, auth={"type": "noop"}, **properties)  # type: ignore[arg-type]
+
+
+def _who_we_are(connection: CatalogConnection) -> dict[str, str]:
+    pool = urllib3.PoolManager(timeout=connection.timeout_seconds)
+    header = authorization(connection, pool).header()
+    pool.clear()
+    return {} if header is None else {"header.Authorization": header.get_secret_value()}
 
 
 def sql_connection(database_url: str, warehouse_folder: Path) -> CatalogConnection:

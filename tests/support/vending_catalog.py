@@ -81,7 +81,8 @@ class VendingCatalog(RestDouble):
     def answer(self, request: Request) -> Answer:
         """The double's answer, and with a load what it was asked to bring."""
         answer = super().answer(request)
-        asked = route_of(request.method, request.target).kind is Kind.LOAD and DELEGATION in request.headers
+        kind = route_of(request.method, request.target).kind
+        asked = kind in {Kind.LOAD, Kind.CREATE} and DELEGATION in request.headers
         if answer.status != 200 or not asked or self.silent:
             return answer
         shown = json.loads(answer.body)
