@@ -127,6 +127,17 @@ def _reverted_in_grace(stage: TwinStage) -> None:
     assert stage.operator.revert(DATASET)
 
 
+def _decided(stage: TwinStage, *, keep_new: bool) -> None:
+    """Both sides were written to after the flip, and a person has decided; the schema is another one since."""
+    stage.attempt()
+    stage.writer_commits()
+    stage.engine_commits(OLD)
+    stage.settle()
+    assert stage.row.park_code == ParkCode.DIVERGED
+    assert stage.resolve(keep_new=keep_new)
+    stage.plane.datasets[DATASET].schema_id = "t"
+
+
 def _cleaned_up(stage: TwinStage) -> None:
     """Commits under the new name have cleaned up the metadata file of the old one."""
     stage.attempt()
@@ -155,6 +166,8 @@ SCENES: Final = (
     Scene("register over a stale one where nothing can be renamed", REGISTER, _stale_registration, offers_rename=False),
     Scene("the new name is ahead", REGISTER, _ahead),
     Scene("register after the schema changed", REGISTER, _another_schema),
+    Scene("decided for the new side", REGISTER, lambda stage: _decided(stage, keep_new=True)),
+    Scene("decided for the old side", REGISTER, lambda stage: _decided(stage, keep_new=False)),
     Scene("the schema is gone", REGISTER, _no_schema, ends=State.PARKED),
     Scene("another hand has set the column", REGISTER, _adopted),
     Scene("the old metadata file was cleaned up", REGISTER, _cleaned_up),

@@ -20,7 +20,7 @@ from worker.controlplane.connection import ControlPlaneAwayError
 from worker.identifiers import LEGACY_NAMESPACE, TableIdentifier
 from worker.moves.attempt import Mover
 from worker.moves.job import Memory
-from worker.moves.machine import WORKABLE, State
+from worker.moves.machine import WORKABLE, Direction, State
 from worker.moves.policy import Policy
 
 if TYPE_CHECKING:
@@ -51,6 +51,8 @@ class Process:
     """Of the attempt that it is at."""
     last_look: tuple[TableIdentifier, str] | None = None
     """The name that its last request looked at, and what it showed; None where it was another request."""
+    guarded_at: float = 0.0
+    """When it last asked whether the lock is still its own."""
 
 
 @dataclass
@@ -60,6 +62,8 @@ class TwinStage:
     policy: Policy = field(default_factory=Policy)
     catalog: CatalogDouble = field(default_factory=CatalogDouble)
     violations: list[str] = field(default_factory=list)
+    cleaning: bool = False
+    """Commits through the live name remove metadata files that its log has forgotten."""
     cleaned: set[str] = field(default_factory=set)
     """Metadata files that commits have cleaned up."""
 
@@ -134,6 +138,8 @@ class TwinStage:
     def _follow(self, process: Process, call: PortCall, result: Any) -> None:
         if str(call) == "ledger.lock":
             process.lock = result
+        elif call.method == "alive":
+            process.guarded_at = self.plane.now
         elif call.port == "catalog":
             process.last_look = (call.arguments[0], result.metadata_location) if call.method == "load" else None
 
@@ -168,7 +174,11 @@ class TwinStage:
         """An engine that ignores the lock commits through a name, if it stands."""
         was = self.catalog.names.get(identifier)
         if was in self.catalog.files:
-            self.account.acknowledge(self.catalog.commit(identifier), was, identifier)
+            location = self.catalog.commit(identifier)
+            self.account.acknowledge(location, was, identifier)
+            if self.cleaning and identifier == self.live:
+                for forgotten in {*self.catalog.files[was].log} - {*self.catalog.files[location].log}:
+                    self.clean_up(forgotten)
             self.look()
 
     def writer_commits(self) -> bool:
@@ -183,10 +193,22 @@ class TwinStage:
         self.plane.log[DATASET].append(LogRow(str(self.live), snapshot))
         return True
 
+    def resolve(self, *, keep_new: bool) -> bool:
+        """A person decides a divergence: what only the other side holds, as it is shown, is given up."""
+        row, names = self.row, self.catalog.names
+        legacy, place = OLD, TableIdentifier.within(row.target_namespace, NAME)
+        old, new = (legacy, place) if row.direction is Direction.OUT else (place, legacy)
+        kept, lost = (new, old) if keep_new else (old, new)
+        if kept not in names or lost not in names:
+            return False
+        self.account.give_up(names[lost], names[kept])
+        return self.operator.resolve(DATASET, keep_new=keep_new, lost_location=names[lost])
+
     def clean_up(self, location: str) -> None:
         """Commits remove a metadata file that their log has forgotten."""
-        self.catalog.delete_file(location)
-        self.cleaned.add(location)
+        if location in self.catalog.files:
+            self.catalog.delete_file(location)
+            self.cleaned.add(location)
 
     # What is there.
 
