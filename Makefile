@@ -1,6 +1,6 @@
 # Everything a newcomer needs. Relative paths only, so that a checkout may lie under any path, spaces included.
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test check catalogs bench chaos clean
+.PHONY: help venv demo test nightly check catalogs bench chaos clean
 SHELL := /bin/sh
 
 # Whatever umask the caller has: servers of the tests and of the demo run under other accounts and must read this.
@@ -23,6 +23,10 @@ demo: $(STAMP) ## See it work on embedded services and real data; KEEP=1 keeps t
 
 test: $(STAMP) ## Run every test that this machine can run; says what it left out and why
 	@$(USUAL) exec $(PYTHON) -m pytest -n $(JOBS) --dist worksteal $(ARGS)
+
+nightly: $(STAMP) ## Run the long proofs: pairs of faults, 100,000 random stories, every catalog (make catalogs NIGHTLY=1)
+	@$(USUAL) exec env REROOT_TEST_NIGHTLY=1 $(PYTHON) -m pytest -n $(JOBS) --dist worksteal -rP tests/unit/test_fault_matrix.py \
+		tests/unit/test_stateful_move.py tests/contract tests/integration/test_move_on_temperaments.py $(ARGS)
 
 check: $(STAMP) ## Lint, format, types, and who may import whom
 	@$(USUAL) $(PYTHON) -m ruff check . && $(PYTHON) -m ruff format --check . && $(PYTHON) -m mypy \
