@@ -318,6 +318,15 @@ class TestCatalog:
         installation.double.endpoints = tuple(each for each in kept if not any(word in each for word in lacking))
         assert examined(installation.operator()).one("warehouse", "offers")["level"] == level
 
+    def test_a_probe_clears_up_where_nothing_can_be_renamed(self, installation: Installation) -> None:
+        kept = installation.double.endpoints or ()
+        installation.double.endpoints = tuple(each for each in kept if "rename" not in each)
+        found = examined(installation.operator(), "--probe")
+        assert found.one("warehouse", "rename")["level"] == "yellow"
+        assert found.one("warehouse", "two names")["level"] == "green"
+        assert found.one("warehouse", "clearing")["level"] == "green"
+        assert {path.name for path in (installation.folder / "correct").iterdir()} == {LEGACY_NAMESPACE}
+
     def test_what_it_says_of_itself(self, installation: Installation) -> None:
         told = json_reply(200, {"version": "0.13.3"})
         with OddServer(told) as server:
@@ -394,3 +403,4 @@ class TestTemperaments:
         check = found.one("warehouse", "two names")
         assert check["level"] == "yellow"
         assert check["says"].startswith("may hold one table, although registering answers an error")
+        assert found.one("warehouse", "clearing")["level"] == "green"
