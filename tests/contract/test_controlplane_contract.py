@@ -10,71 +10,23 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.support.plane_on_postgres import PostgresSubject
+from tests.support.plane_story import NEW, OLD, PARK, claimed_by, flip_to, flipped, pointer
 from tests.support.plane_subjects import NAME, PLACE, SNAPSHOT, PlaneSubject, TwinSubject
-from worker.identifiers import LEGACY_NAMESPACE, TableIdentifier
+from worker.identifiers import LEGACY_NAMESPACE
 from worker.moves.machine import State
 from worker.moves.ports import (
     Action,
     Claimed,
-    Closed,
-    ControlPlane,
-    Flip,
     Lock,
     LockLostError,
-    Pointer,
-    Strategy,
     Written,
 )
-from worker.outcome import Busy, Park, ParkCode, Retry, Wait
+from worker.outcome import ParkCode, Retry
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tests.support.controlplane import ControlPlaneFixture
-
-OLD = TableIdentifier((LEGACY_NAMESPACE,), NAME)
-NEW = TableIdentifier.within(PLACE, NAME)
-PARK = Park(ParkCode.DIVERGED, "both moved", "compare them")
-
-
-def flip_to(
-    state: State = State.FLIPPED,
-    *,
-    before: str | None = None,
-    after: str | None = PLACE,
-    left: TableIdentifier = OLD,
-    live: TableIdentifier = NEW,
-    entries: tuple[int, ...] = (),
-) -> Flip:
-    return Flip(before, after, left, live, state, "u", "m1", 7, SNAPSHOT, 10, 900.0, entries)
-
-
-def pointer(identifier: TableIdentifier = NEW, location: str = "m1") -> Pointer:
-    return Pointer(identifier, "u", location, 7)
-
-
-def claimed_by(adapter: ControlPlane, dataset: str) -> Claimed:
-    """A claim, as an attempt makes it under the lock."""
-    move = adapter.peek(dataset)
-    assert move is not None
-    claimed = adapter.claim(move)
-    assert claimed is not None
-    return claimed
-
-
-def flipped(plane: PlaneSubject, dataset: str, flip: Flip | None = None) -> None:
-    """Bring the dataset to the end of its first attempt."""
-    adapter = plane.adapter()
-    with adapter.lock(dataset, queue_for=None) as lock:
-        assert lock is not None
-        assert lock.flip(claimed_by(adapter, dataset), flip or flip_to()) is Written.COMMITTED
-
-
-def ended(plane: PlaneSubject, dataset: str, outcome: Park | Retry | Wait | Busy) -> None:
-    adapter = plane.adapter()
-    with adapter.lock(dataset, queue_for=None) as lock:
-        assert lock is not None
-        assert lock.end(claimed_by(adapter, dataset), outcome)
 
 
 class ControlPlaneContract:
@@ -319,222 +271,6 @@ class ControlPlaneContract:
             assert lock is not None
             assert lock.reserve(claimed_by(adapter, dataset), flip_to(), idle_seconds=15) is None
         flipped(plane, dataset)
-
-    # The ends.
-
-    def test_the_withdrawal_rewrites_the_rows_of_late_writers(self, plane: PlaneSubject) -> None:
-        adapter, dataset = plane.adapter(), plane.dataset()
-        flipped(plane, dataset)
-        plane.add_log(dataset, str(OLD), 4712)
-        with adapter.lock(dataset, queue_for=None) as lock:
-            assert lock is not None
-            claimed = claimed_by(adapter, dataset)
-            with plane.holding(dataset, rows_of="iceberg_sync_log"):
-                assert lock.finish(claimed, NEW, OLD) is Written.ROWS_BUSY
-            assert lock.finish(claimed, NEW, OLD) is Written.COMMITTED
-        assert plane.logged(dataset) == [str(NEW)] * 2
-        assert plane.row(dataset).state == "done"
-        assert plane.transitions(dataset)[-1] == ("d", "flipped", "done")
-
-    @pytest.mark.parametrize(
-        ("outcome", "attempts", "busy_count"),
-        [(Retry(7, "no"), 1, 0), (Wait(7, "away"), 0, 0), (Busy(7, "rows"), 0, 1)],
-    )
-    def test_an_attempt_that_comes_again(
-        self, plane: PlaneSubject, outcome: Retry | Wait | Busy, attempts: int, busy_count: int
-    ) -> None:
-        dataset = plane.dataset()
-        ended(plane, dataset, outcome)
-        row = plane.row(dataset)
-        assert (row.state, row.attempts, row.busy_count, row.running) == ("queued", attempts, busy_count, False)
-        assert 6 < row.due_in <= 7
-        assert not plane.locked(dataset)
-
-    @pytest.mark.parametrize(("is_flipped", "letter", "back"), [(False, "e", "g"), (True, "f", "h")])
-    def test_parked_and_tried_again(self, plane: PlaneSubject, is_flipped: bool, letter: str, back: str) -> None:
-        dataset = plane.dataset()
-        state = "flipped" if is_flipped else "queued"
-        if is_flipped:
-            flipped(plane, dataset)
-        ended(plane, dataset, PARK)
-        assert (plane.row(dataset).state, plane.row(dataset).park_code) == ("parked", "diverged")
-        claim = plane.row(dataset).claim
-        assert plane.retry(dataset)
-        assert not plane.retry(dataset)
-        row = plane.row(dataset)
-        assert (row.state, row.park_code, row.attempts, row.claim) == (state, None, 0, claim + 1)
-        assert row.due_in <= 0
-        assert plane.transitions(dataset)[-2:] == [(letter, state, "parked"), (back, "parked", state)]
-
-    def test_an_operators_word_fences_the_attempt_that_runs(self, plane: PlaneSubject) -> None:
-        adapter, dataset = plane.adapter(), plane.dataset()
-        flipped(plane, dataset)
-        with adapter.lock(dataset, queue_for=None) as lock:
-            assert lock is not None
-            claimed = claimed_by(adapter, dataset)
-            assert plane.revert(dataset)
-            assert lock.finish(claimed, NEW, OLD) is Written.SUPERSEDED
-            assert not lock.end(claimed, PARK)
-
-    # Turning around.
-
-    @pytest.mark.parametrize("state", [State.FLIPPED, State.DONE])
-    def test_a_revert_queues_the_way_back(self, plane: PlaneSubject, state: State) -> None:
-        adapter, dataset = plane.adapter(), plane.dataset()
-        assert not plane.revert(dataset)
-        flipped(plane, dataset, flip_to(state))
-        assert plane.revert(dataset)
-        assert not plane.revert(dataset)
-        row = plane.row(dataset)
-        assert (row.state, row.direction, row.flipped, row.running) == ("queued", "back", False, False)
-        assert row.due_in <= 0
-        assert plane.transitions(dataset)[-1] == ("i", state.value, "queued")
-        with adapter.lock(dataset, queue_for=None) as lock:
-            assert lock is not None
-            home = flip_to(State.FLIPPED, before=PLACE, after=None, left=NEW, live=OLD)
-            assert lock.flip(claimed_by(adapter, dataset), home) is Written.COMMITTED
-        assert plane.column(dataset) is None
-        assert plane.logged(dataset) == [str(OLD)]
-        assert plane.row(dataset).target_namespace == PLACE
-        assert not plane.revert(dataset)
-
-    @pytest.mark.parametrize("keep_new", [True, False])
-    @pytest.mark.parametrize("is_flipped", [True, False])
-    def test_a_divergence_is_decided(self, plane: PlaneSubject, keep_new: bool, is_flipped: bool) -> None:
-        dataset = plane.dataset()
-        assert not plane.resolve(dataset, keep_new=keep_new, lost_location="m9")
-        if is_flipped:
-            flipped(plane, dataset)
-        ended(plane, dataset, PARK)
-        assert plane.resolve(dataset, keep_new=keep_new, lost_location="m9")
-        row = plane.row(dataset)
-        stays = is_flipped and keep_new
-        turns = is_flipped and not keep_new
-        assert (row.state, row.given_up, row.park_code) == ("flipped" if stays else "queued", "m9", None)
-        assert row.direction == ("back" if turns else "out")
-        assert row.flipped is stays
-        assert row.old_location == ("m9" if stays else "m1" if is_flipped else None)
-        assert plane.transitions(dataset)[-1][0] == ("h" if stays else "i" if turns else "g")
-
-    def test_what_was_decided_for_the_old_side_is_planned_anew_when_the_other_is_gone(
-        self, plane: PlaneSubject
-    ) -> None:
-        adapter, dataset = plane.adapter(), plane.dataset()
-        flipped(plane, dataset)
-        ended(plane, dataset, PARK)
-        assert plane.resolve(dataset, keep_new=False, lost_location="m9")
-        flipped(plane, dataset, flip_to(before=PLACE, after=None, left=NEW, live=OLD))
-        with adapter.lock(dataset, queue_for=None) as lock:
-            assert lock is not None
-            assert lock.finish(claimed_by(adapter, dataset), OLD, NEW) is Written.COMMITTED
-        row = plane.row(dataset)
-        assert (row.state, row.direction, row.given_up, row.table_uuid) == ("queued", "out", None, None)
-        assert plane.transitions(dataset)[-2:] == [("d", "flipped", "done"), ("i", "done", "queued")]
-
-    # The journal.
-
-    def test_an_entry_is_there_until_it_is_closed_and_its_first_end_stays(self, plane: PlaneSubject) -> None:
-        adapter, dataset = plane.adapter(), plane.dataset()
-        claimed = claimed_by(adapter, dataset)
-        first = adapter.journal(claimed, Action.REGISTER, pointer())
-        second = adapter.journal(claimed, Action.WITHDRAW, pointer(OLD, "m2"))
-        assert first.id != second.id
-        assert claimed_by(adapter, dataset).entries == (first, second)
-        adapter.close(second, Closed.WITHDRAWN)
-        adapter.close(second, Closed.VOID)
-        assert claimed_by(adapter, dataset).entries == (first,)
-        assert plane.entries(dataset) == [("register", None), ("withdraw", "withdrawn")]
-
-    def test_the_ledger_keeps_the_first_uuid(self, plane: PlaneSubject) -> None:
-        adapter, dataset = plane.adapter(), plane.dataset()
-        claimed = claimed_by(adapter, dataset)
-        adapter.journal(claimed, Action.REGISTER, pointer())
-        adapter.journal(claimed, Action.REGISTER, Pointer(NEW, "another", "m2", 8))
-        assert plane.row(dataset).table_uuid == "u"
-
-    @pytest.mark.parametrize("action", Action)
-    def test_an_open_rename_or_withdrawal_is_due_at_once(self, plane: PlaneSubject, action: Action) -> None:
-        adapter, dataset = plane.adapter(), plane.dataset()
-        flipped(plane, dataset)
-        entry = adapter.journal(claimed_by(adapter, dataset), action, pointer())
-        urgent = action is not Action.REGISTER
-        move = adapter.peek(dataset)
-        assert move is not None
-        assert move.due is urgent
-        assert plane.sweep(dataset) is urgent
-        adapter.close(entry, Closed.VOID)
-        move = adapter.peek(dataset)
-        assert move is not None
-        assert not move.due
-
-    # The sweeper.
-
-    def test_what_is_due_is_sent_once(self, plane: PlaneSubject) -> None:
-        dataset = plane.dataset()
-        assert plane.sweep(dataset)
-        assert not plane.sweep(dataset)
-        plane.pass_time(121)
-        assert plane.sweep(dataset)
-
-    def test_what_waits_is_sent_when_its_time_has_come(self, plane: PlaneSubject) -> None:
-        dataset = plane.dataset()
-        flipped(plane, dataset)
-        assert not plane.sweep(dataset)
-        plane.pass_time(901)
-        assert plane.sweep(dataset)
-
-    def test_an_attempt_that_died_is_found_and_one_that_runs_is_left_alone(self, plane: PlaneSubject) -> None:
-        adapter, dataset = plane.adapter(), plane.dataset()
-        with adapter.lock(dataset, queue_for=None) as lock:
-            assert lock is not None
-            claimed_by(adapter, dataset)
-            assert not plane.sweep(dataset)
-        assert plane.sweep(dataset)
-
-    def test_what_is_parked_is_never_sent(self, plane: PlaneSubject) -> None:
-        adapter, dataset = plane.adapter(), plane.dataset()
-        adapter.journal(claimed_by(adapter, dataset), Action.WITHDRAW, pointer(OLD))
-        ended(plane, dataset, PARK)
-        plane.pass_time(1_000)
-        assert not plane.sweep(dataset)
-
-    # Warehouses.
-
-    def test_a_warehouse_that_is_away_is_asked_by_one(self, plane: PlaneSubject) -> None:
-        adapter, first, second = plane.adapter(), plane.dataset(), plane.dataset()
-        for dataset in (first, second):
-            warehouse = claimed_by(adapter, dataset).dataset.warehouse
-        adapter.warehouse_away(warehouse, 20, "503")
-        away = claimed_by(adapter, first)
-        assert away.away_for is not None
-        assert 19 < away.away_for <= 20
-        assert not plane.sweep(first)
-        plane.pass_time(21)
-        assert sorted([plane.sweep(first), plane.sweep(second)]) == [False, True]
-        probe = claimed_by(adapter, first)
-        assert (probe.away_for, probe.probing) == (None, True)
-        other = claimed_by(adapter, second)
-        assert other.away_for is not None
-        assert other.away_for == pytest.approx(15, abs=1)
-        adapter.warehouse_back(warehouse)
-        assert claimed_by(adapter, second).away_for is None
-
-    def test_a_strategy_is_remembered_and_gives_way_to_an_operator(self, plane: PlaneSubject) -> None:
-        adapter, dataset = plane.adapter(), plane.dataset()
-        claimed = claimed_by(adapter, dataset)
-        assert (claimed.strategy, claimed.strategy_set) == (None, False)
-        adapter.note_strategy(claimed.dataset.warehouse, Strategy.RENAME, "seen")
-        claimed = claimed_by(adapter, dataset)
-        assert (claimed.strategy, claimed.strategy_set) == (Strategy.RENAME, False)
-        plane.set_strategy(Strategy.REGISTER)
-        adapter.note_strategy(claimed.dataset.warehouse, Strategy.RENAME, "seen")
-        claimed = claimed_by(adapter, dataset)
-        assert (claimed.strategy, claimed.strategy_set) == (Strategy.REGISTER, True)
-
-    def test_refusals_are_counted_by_dataset(self, plane: PlaneSubject) -> None:
-        adapter, first, second = plane.adapter(), plane.dataset(), plane.dataset()
-        one, two = claimed_by(adapter, first), claimed_by(adapter, second)
-        assert [adapter.note_refusal(each) for each in (one, one, two, one)] == [1, 1, 2, 2]
 
 
 class TestTwin(ControlPlaneContract):
