@@ -1,4 +1,4 @@
-"""The contract suite's control plane on Postgres: the adapters as they are, the other programs on their own connections.
+"""The control plane in Postgres as its contract arranges and reads it.
 
 Time passes by moving every time that is written into the past.
 """
