@@ -6,12 +6,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.support.nightly import NIGHTLY
 from tests.support.stage import Stage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tests.support.controlplane import ControlPlaneFixture
+
+collect_ignore = [] if NIGHTLY else ["test_move_on_nessie.py"]
+"""Nessie is large, and slow to start: every night is often enough."""
 
 
 @pytest.fixture
