@@ -26,7 +26,8 @@ test: $(STAMP) ## Run every test that this machine can run; says what it left ou
 
 nightly: $(STAMP) ## Run the long proofs: pairs of faults, 100,000 random stories, every catalog (make catalogs NIGHTLY=1)
 	@$(USUAL) exec env REROOT_TEST_NIGHTLY=1 $(PYTHON) -m pytest -n $(JOBS) --dist worksteal -rP tests/unit/test_fault_matrix.py \
-		tests/unit/test_stateful_move.py tests/contract tests/integration/test_move_on_temperaments.py $(ARGS)
+		tests/unit/test_stateful_move.py tests/contract tests/integration/test_move_on_temperaments.py \
+		tests/integration/test_move_on_nessie.py $(ARGS)
 
 check: $(STAMP) ## Lint, format, types, and who may import whom
 	@$(USUAL) $(PYTHON) -m ruff check . && $(PYTHON) -m ruff format --check . && $(PYTHON) -m mypy \

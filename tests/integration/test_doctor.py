@@ -318,6 +318,20 @@ class TestCatalog:
         installation.double.endpoints = tuple(each for each in kept if not any(word in each for word in lacking))
         assert examined(installation.operator()).one("warehouse", "offers")["level"] == level
 
+    @pytest.mark.parametrize(
+        ("page", "says"),
+        [
+            ({"namespaces": [["a"]], "next-page-token": "1"}, "listings in pages, 100 a page"),
+            ({"namespaces": [["a"], ["b"]]}, "listings whole, whatever the page's size, 100 a page"),
+        ],
+    )
+    def test_whether_listings_come_in_pages(self, installation: Installation, page: Any, says: str) -> None:
+        with OddServer(json_reply(200, page)) as server:
+            server.config = json_reply(200, {"defaults": {"prefix": "w/1", "rest-page-size": "100"}})
+            found = examined(installation.operator(REROOT_CATALOG_URI=server.uri))
+            assert "/v1/w/1/namespaces?pageToken=&pageSize=1" in [received.target for received in server.received]
+        assert found.one("warehouse", "usage")["says"].startswith(says)
+
     def test_a_probe_clears_up_where_nothing_can_be_renamed(self, installation: Installation) -> None:
         kept = installation.double.endpoints or ()
         installation.double.endpoints = tuple(each for each in kept if "rename" not in each)
@@ -335,7 +349,7 @@ class TestCatalog:
             )
             found = examined(installation.operator(REROOT_CATALOG_URI=server.uri))
         assert found.one("warehouse", "version")["says"] == "Lakekeeper 0.13.3"
-        says = "page size not told, levels parted by %2E, idempotency keys for PT30M"
+        says = "paging not seen: there is too little to list, levels parted by %2E, idempotency keys for PT30M"
         assert found.one("warehouse", "usage")["says"] == says
         assert found.one("warehouse", "offers")["level"] == "yellow"
 

@@ -191,11 +191,26 @@ class RestInspection:
         told = {**(config.get("defaults") or {}), **(config.get("overrides") or {})}
         self._endpoints(config.get("endpoints"))
         size, separator = told.get("rest-page-size"), told.get("namespace-separator")
-        parts = [f"pages of {size}" if size else "page size not told"]
+        parts = [self._paging(told)] + ([f"{size} a page"] if size else [])
         parts += [f"levels parted by {separator}"] if separator else []
         lifetime = told.get("idempotency-key-lifetime") or config.get("idempotency-key-lifetime")
         parts.append(f"idempotency keys for {lifetime}" if lifetime else "no idempotency keys")
         self._findings.green("usage", ", ".join(parts))
+
+    def _paging(self, told: Mapping[str, Any]) -> str:
+        """Whether listings come in pages, seen on the namespaces."""
+        address = str(told.get("uri") or self._address).rstrip("/").removesuffix("/v1")
+        prefix = str(told.get("prefix") or "").strip("/")
+        query = urlencode({"pageToken": "", "pageSize": "1"})
+        try:
+            heard = self._ask(f"{address}/v1{f'/{prefix}' if prefix else ''}/namespaces?{query}", known=True)
+        except CatalogError:
+            return "paging not seen"
+        page = heard.json() if heard.status == HTTPStatus.OK else {}
+        if isinstance(page, dict) and page.get("next-page-token"):
+            return "listings in pages"
+        whole = isinstance(page, dict) and len(page.get("namespaces") or ()) > 1
+        return "listings whole, whatever the page's size" if whole else "paging not seen: there is too little to list"
 
     def _endpoints(self, listed: object) -> None:
         if not isinstance(listed, list) or not listed:
