@@ -22,10 +22,10 @@ demo: $(STAMP) ## See it work on embedded services and real data; KEEP=1 keeps t
 	@$(USUAL) exec $(PYTHON) -m demo $(if $(filter-out 0 no,$(KEEP)),--keep)
 
 test: $(STAMP) ## Run every test that this machine can run; says what it left out and why
-	@$(USUAL) exec $(PYTHON) -m pytest -n $(JOBS) --dist worksteal $(ARGS)
+	@$(USUAL) exec $(PYTHON) -m pytest -n $(JOBS) --dist loadfile $(ARGS)
 
 nightly: $(STAMP) ## Run the long proofs: pairs of faults, 100,000 random stories, every catalog (make catalogs NIGHTLY=1)
-	@$(USUAL) exec env REROOT_TEST_NIGHTLY=1 $(PYTHON) -m pytest -n $(JOBS) --dist worksteal -rP tests/unit/test_fault_matrix.py \
+	@$(USUAL) exec env REROOT_TEST_NIGHTLY=1 $(PYTHON) -m pytest -n $(JOBS) --dist loadfile -rP tests/unit/test_fault_matrix.py \
 		tests/unit/test_stateful_move.py tests/contract tests/integration/test_move_on_temperaments.py \
 		tests/integration/test_move_on_nessie.py $(ARGS)
 
