@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tests.support.faults import PortCall
     from tests.support.twin_stage import Process, TwinStage
     from worker.identifiers import TableIdentifier
-    from worker.moves.ports import Entry
+    from worker.moves.ports import Entry, Flip
 
 LEGAL: Final = {(t.letter, t.source, t.target) for t in TRANSITIONS}
 
@@ -110,6 +110,14 @@ def request_violations(stage: TwinStage, process: Process, call: PortCall) -> li
         case "drop", (identifier,):
             return _drop(stage, process, identifier)
     return []
+
+
+def flip_violations(stage: TwinStage, process: Process, flip: Flip) -> list[str]:
+    """What is wrong with a flip that was just committed: it leaves behind what stood there at the very last look."""
+    before = [commit for commit in stage.account.commits[: process.asked_at] if commit.through == flip.left]
+    held = stage.account.history(stage.catalog.names.get(flip.live)) | stage.account.exempt
+    left = [commit.location for commit in before if commit.location not in held]
+    return [f"I2: the flip leaves {left} behind, which were there when it last looked"] if left else []
 
 
 def _register(stage: TwinStage, identifier: TableIdentifier, location: str) -> list[str]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from tests.support.catalog_double import CatalogDouble, LakehouseDouble
 from tests.support.faults import Between, Crashed, Fault, Faults, PortCall
-from tests.support.invariants import Account, request_violations, world_violations
+from tests.support.invariants import Account, flip_violations, request_violations, world_violations
 from tests.support.twin_operator import OperatorTwin
 from tests.support.twins import WAREHOUSE, ControlPlaneTwin, DatasetRow, LogRow, MoveRow, PlaneTwin, SchemaRow
 from worker.controlplane.connection import ControlPlaneAwayError
@@ -22,10 +22,10 @@ from worker.moves.attempt import Mover
 from worker.moves.job import Memory
 from worker.moves.machine import WORKABLE, Direction, State
 from worker.moves.policy import Policy
+from worker.moves.ports import Action, Written
 
 if TYPE_CHECKING:
     from tests.support.twin_lock import LockTwin
-    from worker.moves.ports import Action
     from worker.outcome import Outcome
 
 DATASET = "d"
@@ -35,6 +35,8 @@ OLD = TableIdentifier((LEGACY_NAMESPACE,), NAME)
 NEW = TableIdentifier(("sales", "europe"), NAME)
 UUID = "uuid-of-the-dataset"
 ELSEWHERE = "asia.tokyo"
+SHOWING = frozenset({"load", "soak", "register", "rename"})
+"""Calls after which an attempt knows something about a table."""
 
 Strike = Callable[["Process", PortCall, Callable[[], Any]], Any]
 """Makes a call, or lets a fault strike it."""
@@ -51,6 +53,8 @@ class Process:
     """Of the attempt that it is at."""
     last_look: tuple[TableIdentifier, str] | None = None
     """The name that its last request looked at, and what it showed; None where it was another request."""
+    asked_at: int = 0
+    """How many commits were acknowledged when it was last shown a table; 0 where that answer was no true one."""
     guarded_at: float = 0.0
     """When it last asked whether the lock is still its own."""
 
@@ -120,9 +124,13 @@ class TwinStage:
         if process.dead:
             raise Crashed
         self.calls.append(call)
+        if call.method in SHOWING:
+            process.asked_at = 0
 
         def effect() -> Any:
             self.violations += request_violations(self, process, call)
+            if call.method in SHOWING:
+                process.asked_at = len(self.account.commits)
             return perform()
 
         try:
@@ -140,6 +148,8 @@ class TwinStage:
             process.lock = result
         elif call.method == "alive":
             process.guarded_at = self.plane.now
+        elif result is Written.COMMITTED and call.method == "flip":
+            self.violations += flip_violations(self, process, call.arguments[1])
         elif call.port == "catalog":
             process.last_look = (call.arguments[0], result.metadata_location) if call.method == "load" else None
 

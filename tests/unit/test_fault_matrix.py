@@ -52,11 +52,19 @@ class Redelivery(StrEnum):
 
 
 class Writing(StrEnum):
-    """Who commits right after the faulted attempt."""
+    """Who commits, right after the faulted attempt where nothing else is said."""
 
     NOBODY = "nobody"
     WRITER = "a program that respects the lock"
     ENGINE = "an engine that does not, through the old name"
+    AMIDST = "such an engine in the middle of the attempt"
+
+
+COMBINED: Final = (
+    *((Redelivery.SWEEPER, writing) for writing in Writing),
+    *((Redelivery.AGAIN, writing) for writing in (Writing.NOBODY, Writing.WRITER)),
+    *((Redelivery.MEANWHILE, writing) for writing in (Writing.NOBODY, Writing.ENGINE)),
+)
 
 
 @dataclass
@@ -68,6 +76,8 @@ class Run:
     redelivery: Redelivery
     writing: Writing
     stage: TwinStage = field(init=False)
+    calls: list[PortCall] = field(init=False)
+    """Every call up to the end."""
     struck: list[tuple[PortCall, Fault]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -84,6 +94,8 @@ class Run:
         if fault is None:
             return self.stage.faults.plainly(call, perform)
         self.struck.append((call, fault))
+        if self.writing is Writing.AMIDST:
+            self.stage.engine_commits(OLD)
         if self.redelivery is Redelivery.MEANWHILE and process.name != OTHER_WORKER:
             self.stage.attempt(Process(OTHER_WORKER))
         return struck(self.stage, process, call, perform, fault)
@@ -115,6 +127,7 @@ class Run:
 
     def _nothing_more(self) -> None:
         """A message for what has ended changes nothing."""
+        self.calls, self.faults = list(self.stage.calls), {}
         before = len(self.stage.plane.events), dict(self.stage.catalog.names)
         self.stage.attempt()
         if (len(self.stage.plane.events), dict(self.stage.catalog.names)) != before:
@@ -132,16 +145,15 @@ def clean(scene: Scene, writing: Writing = Writing.NOBODY) -> list[PortCall]:
     run = Run(scene, {}, Redelivery.SWEEPER, writing)
     assert run.finish() == []
     assert run.stage.row.state is scene.ends
-    return run.stage.calls
+    return run.calls
 
 
 def single_faults(scene: Scene) -> Iterator[Run]:
     """Every call, fault, redelivery and writing."""
     for at, call in enumerate(clean(scene)):
         for fault in faults_of(call):
-            for redelivery in Redelivery:
-                for writing in Writing:
-                    yield Run(scene, {at: fault}, redelivery, writing)
+            for redelivery, writing in COMBINED:
+                yield Run(scene, {at: fault}, redelivery, writing)
 
 
 def second_faults(scene: Scene, writing: Writing) -> Iterator[Run]:
@@ -150,7 +162,7 @@ def second_faults(scene: Scene, writing: Writing) -> Iterator[Run]:
         for fault in faults_of(call):
             first = Run(scene, {at: fault}, Redelivery.SWEEPER, writing)
             assert first.finish() == []
-            for later, then in enumerate(first.stage.calls[at + 1 :], at + 1):
+            for later, then in enumerate(first.calls[at + 1 :], at + 1):
                 for another in faults_of(then):
                     yield Run(scene, {at: fault, later: another}, Redelivery.SWEEPER, writing)
 

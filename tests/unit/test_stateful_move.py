@@ -183,7 +183,7 @@ class Moves(RuleBasedStateMachine):
 TestMoves = pytest.mark.timeout(43_200 if NIGHTLY else 600)(Moves.TestCase)
 TestMoves.settings = settings(
     max_examples=100_000 if NIGHTLY else 2_000,
-    stateful_step_count=30,
+    stateful_step_count=40,
     deadline=None,
     derandomize=not NIGHTLY,
     database=None,
