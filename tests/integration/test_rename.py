@@ -206,7 +206,7 @@ class TestAuto:
         stage.mover = stage.new_mover()
         stage.catalog.once = True
         subject = stage.subject()
-        for _ in range(4):
+        for _ in range(6):
             assert isinstance(stage.attempt(subject), Retry)
             stage.pass_time(subject)
         assert isinstance(stage.attempt(subject), Park)

@@ -171,12 +171,13 @@ def test_an_attempt_that_waits_for_a_lock_that_is_held_counts_as_held(ledger: Le
         assert ledger.top_up() == 0
 
 
-def test_an_open_withdrawal_goes_before_everything_also_within_the_grace(ledger: Ledger) -> None:
+def test_an_open_rename_and_a_withdrawal_that_died_go_before_everything(ledger: Ledger) -> None:
     plain = ledger.rows(3)
     urgent = ledger.rows(2, state="'flipped'")
     settled = ledger.rows(1, state="'flipped'")
     parked = ledger.rows(1, state="'parked'", park_code="'diverged'")
     ledger.change([*urgent, *settled], "not_before = now() + interval '10 minutes'")
+    ledger.change([urgent[0]], "attempt_started_at = now()")
     ledger.journal(urgent[0], "withdraw")
     ledger.journal(urgent[1], "rename")
     ledger.journal(settled[0], "withdraw", closed=True)
@@ -187,16 +188,29 @@ def test_an_open_withdrawal_goes_before_everything_also_within_the_grace(ledger:
     assert ledger.doorbell.sent[2:] == plain
 
 
+def test_a_withdrawal_whose_attempt_has_ended_waits_as_long_as_it_said(ledger: Ledger) -> None:
+    """Sent again at once, it would use up its attempts in the seconds that a catalog is in trouble."""
+    (dataset,) = ledger.rows(1, state="'flipped'")
+    ledger.change([dataset], "not_before = now() + interval '10 minutes'")
+    ledger.journal(dataset, "withdraw")
+    assert ledger.top_up() == 0
+    ledger.change([dataset], "not_before = now()")
+    assert ledger.top_up() == 1
+
+
 def test_what_is_published_is_what_the_view_of_due_work_shows(ledger: Ledger) -> None:
     ledger.rows(3)
     ledger.rows(2, state="'flipped'")
     ledger.rows(1, state="'done'")
-    later = ledger.rows(2)
+    later = ledger.rows(4)
     ledger.change(later, "not_before = now() + interval '1 hour'")
-    ledger.journal(later[0], "withdraw")
+    ledger.change([later[1]], "attempt_started_at = now()")
+    for dataset, action in zip(later, ("rename", "withdraw", "withdraw", "register"), strict=True):
+        ledger.journal(dataset, action)
     shown = {row[0] for row in ledger.connection.execute("SELECT dataset_id FROM reroot.due").fetchall()}
     ledger.top_up()
     assert set(ledger.doorbell.sent) == shown
+    assert shown & set(later) == set(later[:2])
 
 
 def test_what_the_broker_did_not_take_is_not_marked_and_goes_first_next_time(ledger: Ledger) -> None:

@@ -159,8 +159,10 @@ class PlaneTwin:
         return resolve(self.datasets[dataset_id].iceberg_namespace)
 
     def urgent(self, dataset_id: str) -> bool:
-        """Whether the journal holds an open rename or withdrawal."""
-        return any(entry.action is not Action.REGISTER for entry in self.open_entries(dataset_id))
+        """Whether the journal holds an open rename, or a withdrawal in which an attempt died."""
+        actions = {entry.action for entry in self.open_entries(dataset_id)}
+        died = self.moves[dataset_id].attempt_started_at is not None
+        return Action.RENAME in actions or (Action.WITHDRAW in actions and died)
 
     def abandoned(self, dataset_id: str) -> bool:
         """No attempt is at it: none has started, or the one that did is dead."""

@@ -29,7 +29,8 @@ _MOVE: Final = """
     extract(epoch FROM clock_timestamp() - m.resolver_changed_at)::float8,
     m.not_before <= now() OR EXISTS (
         SELECT FROM reroot.pointers o
-        WHERE o.dataset_id = m.dataset_id AND o.closed_at IS NULL AND o.action IN ('rename', 'withdraw')),
+        WHERE o.dataset_id = m.dataset_id AND o.closed_at IS NULL
+          AND (o.action = 'rename' OR o.action = 'withdraw' AND m.attempt_started_at IS NOT NULL)),
     m.attempt_started_at IS NOT NULL
 """
 _MOVE_COLUMNS: Final = 17

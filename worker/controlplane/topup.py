@@ -42,9 +42,12 @@ _ABANDONED: Final = sql.SQL(
 """No attempt is at it: none has started, or the one that did is dead."""
 
 _URGENT: Final = sql.SQL(
-    "dataset_id IN (SELECT p.dataset_id FROM reroot.pointers p"
-    " WHERE p.closed_at IS NULL AND p.action IN ('rename', 'withdraw')) AND published_at IS NULL",
+    "dataset_id IN (SELECT p.dataset_id FROM reroot.pointers p WHERE p.closed_at IS NULL"
+    " AND (p.action = 'rename' OR p.action = 'withdraw' AND attempt_started_at IS NOT NULL))"
+    " AND published_at IS NULL",
 )
+"""Readers miss a table, or an attempt died in a withdrawal. One that ended in it has said how long to wait."""
+
 _UNPUBLISHED: Final = sql.SQL("not_before <= now() AND published_at IS NULL")
 _LOST: Final = sql.SQL("not_before <= now() AND published_at < now() - make_interval(secs => %(republish_after)s)")
 

@@ -31,8 +31,8 @@ _REFUSALS = frozenset({ErrorCode.ALREADY_EXISTS, ErrorCode.NOT_OFFERED, ErrorCod
 """How a server refuses a second name: it holds a table once, it does not register at all, or it wants each table below
 its namespace's own location (Polaris; a rename keeps the location). A right that is missing is missed by both."""
 
-_REFUSALS_BELIEVED = 5
-"""Attempts after which a refusal of a free name is believed; one may be a gateway's, or a lost race's, and passes."""
+_REFUSALS_BELIEVED = 7
+"""Attempts, five minutes, after which a refusal of a free name is believed: one may be a gateway's, and pass."""
 
 
 def place(job: Job) -> Outcome:

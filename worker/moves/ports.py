@@ -101,7 +101,7 @@ class Move:
     target_named_ago: float | None
     """Seconds since the resolver last named the place that this direction goes to; None: never."""
     due: bool
-    """By the database's clock; an open rename or quarantine makes it due at once."""
+    """By the database's clock; an open rename, or a withdrawal in which an attempt died, makes it due at once."""
     running: bool
     """An attempt has claimed it and has not written its end."""
 

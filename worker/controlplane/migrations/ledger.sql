@@ -120,20 +120,25 @@ CREATE TABLE reroot.workers (
     seen_at     timestamptz NOT NULL DEFAULT now()
 );
 
--- What there is to do now, running attempts included: the autoscaler counts it, the sweeper publishes from it.
+-- What there is to do now, running attempts included: the autoscaler counts it, the sweeper publishes from it. Urgent is
+-- an open rename, whose table readers miss, and a withdrawal in which an attempt died; one whose attempt has ended waits
+-- as long as that attempt said.
 CREATE VIEW reroot.due AS
-SELECT m.dataset_id,
-       'moves'::text AS queue,
-       m.state,
-       m.not_before,
-       m.published_at,
-       m.attempt_started_at,
-       o.dataset_id IS NOT NULL AS urgent
-FROM reroot.moves m
-LEFT JOIN (
-    SELECT DISTINCT p.dataset_id
-    FROM reroot.pointers p
-    WHERE p.closed_at IS NULL AND p.action IN ('rename', 'withdraw')
-) o USING (dataset_id)
-WHERE m.state IN ('queued', 'flipped')
-  AND (m.not_before <= now() OR o.dataset_id IS NOT NULL);
+SELECT * FROM (
+    SELECT m.dataset_id,
+           'moves'::text AS queue,
+           m.state,
+           m.not_before,
+           m.published_at,
+           m.attempt_started_at,
+           coalesce(o.renaming OR m.attempt_started_at IS NOT NULL, false) AS urgent
+    FROM reroot.moves m
+    LEFT JOIN (
+        SELECT p.dataset_id, bool_or(p.action = 'rename') AS renaming
+        FROM reroot.pointers p
+        WHERE p.closed_at IS NULL AND p.action IN ('rename', 'withdraw')
+        GROUP BY p.dataset_id
+    ) o USING (dataset_id)
+    WHERE m.state IN ('queued', 'flipped')
+) work
+WHERE not_before <= now() OR urgent;
