@@ -54,6 +54,7 @@ def report(result: Result) -> dict[str, Any]:
         "messages left": seen.messages_left,
         "disasters": {str(disaster): count for disaster, count in sorted(result.struck.items())},
         "processes killed": result.processes_killed,
+        "workers that ended by themselves": result.ended_by_themselves,
         "faults of requests": result.faults,
         "requests": result.requests,
         "events": dict(result.look.events),
@@ -77,6 +78,7 @@ def _lines(told: Mapping[str, Any]) -> Iterator[str]:
     yield ""
     reads, commits, files = told["reads"], told["commits"], told["files"]
     yield from _row("processes killed", told["processes killed"])
+    yield from _row("workers that ended by themselves, started again", told["workers that ended by themselves"])
     yield from _row("requests that reached the catalog's proxy", sum(told["requests"].values()))
     yield from _row("reads, failed", f"{reads.get('reads', 0)}, {reads['failed']}")
     yield from _row("commits acknowledged, missing", f"{commits['acknowledged']}, {commits['missing']}")

@@ -20,6 +20,7 @@ import redis
 from demo.processes import ServiceError, wait_until
 from tests.chaos.closing import look
 from tests.chaos.files import digests
+from tests.chaos.orchestrator import Orchestrator
 from tests.chaos.plan import plan
 from tests.chaos.stage import VISIBILITY_SECONDS, WAREHOUSE, Stage
 from tests.chaos.striking import Striking
@@ -69,6 +70,8 @@ class Result:
     faults: dict[str, int]
     requests: dict[str, int]
     processes_killed: int
+    ended_by_themselves: int
+    """Workers that ended without being told to, and were started again."""
     reading: Counter[str]
     writing: Counter[str]
     engines: Counter[str]
@@ -84,17 +87,18 @@ def run(options: Options, folder: Path, say: Callable[[str], None]) -> Result:
         for worker in stage.workers:
             worker.start()
         say(f"{len(subjects)} datasets, {len(before)} files; disasters for {options.seconds:g} s")
-        scene = _Scene(options, stage, subjects, say)
-        with ExitStack() as traffic:
-            readers, writers, engine = scene.traffic(traffic)
-            scene.disasters()
-            for bystander in (*writers, *engine):
-                bystander.end()
-            say("the disasters are over")
-            ended_after = scene.let_end()
-            for reader in readers:
-                reader.end()
-        messages = scene.messages_left()
+        with Orchestrator(stage.workers) as orchestrator:
+            scene = _Scene(options, stage, subjects, Striking(stage, orchestrator))
+            with ExitStack() as traffic:
+                readers, writers, engine = scene.traffic(traffic)
+                scene.disasters()
+                for bystander in (*writers, *engine):
+                    bystander.end()
+                say("the disasters are over")
+                ended_after = scene.let_end()
+                for reader in readers:
+                    reader.end()
+            messages = scene.messages_left()
         for worker in stage.workers:
             worker.stop()
         left = scene.processes_left()
@@ -106,12 +110,11 @@ def run(options: Options, folder: Path, say: Callable[[str], None]) -> Result:
 class _Scene:
     """The steps of a run, on one stage."""
 
-    def __init__(self, options: Options, stage: Stage, subjects: list[Subject], say: Callable[[str], None]) -> None:
+    def __init__(self, options: Options, stage: Stage, subjects: list[Subject], striking: Striking) -> None:
         self.options = options
         self.stage = stage
         self.subjects = subjects
-        self.say = say
-        self.striking = Striking(stage)
+        self.striking = striking
         self.complaints: list[str] = []
 
     def traffic(self, running: ExitStack) -> tuple[list[Bystander], list[Bystander], list[Bystander]]:
@@ -224,6 +227,7 @@ class _Scene:
             faults=self.stage.proxy.faults(),
             requests=self.stage.proxy.requests(),
             processes_killed=self.striking.processes_killed,
+            ended_by_themselves=self.striking.orchestrator.ended_by_themselves,
             reading=reading,
             writing=_counts(writers),
             engines=_counts(engine),

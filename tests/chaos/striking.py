@@ -24,6 +24,7 @@ from tests.support.processes import Known, descendants
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from tests.chaos.orchestrator import Orchestrator
     from tests.chaos.plan import Strike
     from tests.chaos.stage import Stage
     from tests.support.worker_process import WorkerProcess
@@ -43,6 +44,7 @@ class Striking:
     """The strikes on one stage. ``run`` may be called from several threads, with strikes that do not meet."""
 
     stage: Stage
+    orchestrator: Orchestrator
     struck: Counter[Disaster] = field(default_factory=Counter)
     """How many disasters took place."""
     processes_killed: int = 0
@@ -84,29 +86,32 @@ class Striking:
         worker = self._some_worker(strike)
         self._wait_until_busy(worker)
         self._note_lives(worker)
-        worker.kill()
-        self.processes_killed += 1
-        time.sleep(strike.seconds)
-        worker.start()
-
-    def all_workers_killed(self, strike: Strike) -> None:
-        for worker in self.stage.workers:
-            # With their processes: nobody is left to end what was begun.
-            for victim in self._note_lives(worker):
-                _kill(victim.pid)
-                self.processes_killed += 1
+        with self.orchestrator.held_off():
             worker.kill()
             self.processes_killed += 1
-        time.sleep(strike.seconds)
-        for worker in self.stage.workers:
+            time.sleep(strike.seconds)
             worker.start()
+
+    def all_workers_killed(self, strike: Strike) -> None:
+        with self.orchestrator.held_off():
+            for worker in self.stage.workers:
+                # With their processes: nobody is left to end what was begun.
+                for victim in self._note_lives(worker):
+                    _kill(victim.pid)
+                    self.processes_killed += 1
+                worker.kill()
+                self.processes_killed += 1
+            time.sleep(strike.seconds)
+            for worker in self.stage.workers:
+                worker.start()
 
     def worker_stopped(self, strike: Strike) -> None:
         worker = self._some_worker(strike)
         self._note_lives(worker)
-        worker.stop()
-        time.sleep(strike.seconds)
-        worker.start()
+        with self.orchestrator.held_off():
+            worker.stop()
+            time.sleep(strike.seconds)
+            worker.start()
 
     def sweeper_killed(self, strike: Strike) -> None:
         for one in self._note_lives(self._some_worker(strike)):
