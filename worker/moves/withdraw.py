@@ -91,7 +91,7 @@ def _inspect(job: Job, entry: Entry, keeper: Table, held: Sighting, *, fence_aga
         case There(table) if table.uuid != entry.pointer.table_uuid:
             return _give_back(job, entry, _foreign(entry, table))
         case There(table) if _as_expected(table, entry, keeper):
-            return _drop(job, entry, shelter)
+            return _drop(job, entry, shelter, keeper)
         case There(table):
             # Named as it will stand for whoever reads this: under the name that it is given back.
             home = replace(table, identifier=entry.pointer.identifier)
@@ -117,11 +117,19 @@ def _not_in_quarantine(job: Job, entry: Entry, keeper: Table, *, fence_again: bo
         case Unclear(error):
             raise error
         case Gone():
-            job.controlplane.close(entry, Closed.WITHDRAWN)
-            return None
+            return _gone(job, entry, keeper)
 
 
-def _drop(job: Job, entry: Entry, at: TableIdentifier) -> Outcome | None:
+def _gone(job: Job, entry: Entry, keeper: Table) -> Outcome | None:
+    """The name is free: by a removal, or by a rename that has landed since quarantine was looked at."""
+    held = job.look(_quarantine(entry))
+    if not isinstance(held, Gone):
+        return _inspect(job, entry, keeper, held, fence_again=False)
+    job.controlplane.close(entry, Closed.WITHDRAWN)
+    return None
+
+
+def _drop(job: Job, entry: Entry, at: TableIdentifier, keeper: Table) -> Outcome | None:
     """DELETE, not purged, and make sure of it."""
     job.guard()
     try:
@@ -134,6 +142,8 @@ def _drop(job: Job, entry: Entry, at: TableIdentifier) -> Outcome | None:
                 return Retry(backoff(job.move.attempts, job.policy.jitter()), f"{at} could not be dropped: {error}")
             case Unclear(doubt):
                 raise doubt from error
+            case Gone() if at == entry.pointer.identifier:
+                return _gone(job, entry, keeper)
             case Gone():
                 pass
     job.controlplane.close(entry, Closed.WITHDRAWN)
@@ -148,7 +158,7 @@ def _look_and_drop(job: Job, entry: Entry, keeper: Table) -> Outcome | None:
             job.controlplane.close(entry, Closed.VOID)
             return _foreign(entry, table)
         case There(table) if _as_expected(table, entry, keeper):
-            return _drop(job, entry, name)
+            return _drop(job, entry, name, keeper)
         case There(table):
             job.controlplane.close(entry, Closed.VOID)
             return diverged(table, keeper)
@@ -169,7 +179,7 @@ def _drop_cleaned(job: Job, entry: Entry, at: TableIdentifier, keeper: Table, er
         and keeper.sequence_number >= pointer.sequence_number
         and job.catalog.file_missing(pointer.metadata_location, keeper)
     ):
-        return _drop(job, entry, at)
+        return _drop(job, entry, at, keeper)
     job.controlplane.close(entry, Closed.LEFT)
     return doubtful(f"{at} cannot be read ({error}), and nothing shows that its file was cleaned up by commits since")
 
