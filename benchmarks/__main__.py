@@ -70,7 +70,11 @@ def _arguments() -> argparse.Namespace:
         "--load", action="append", metavar="PROCESSES@MS", help="of `moves`, only this load; repeatable"
     )
     parser.add_argument(
-        "--patience", type=float, default=0, metavar="SECONDS", help="wait so long for a quiet machine before a round"
+        "--patience",
+        type=float,
+        default=0,
+        metavar="SECONDS",
+        help="of `moves`: wait for a quiet machine, and do disturbed rounds again, for at most so long per load",
     )
     given = parser.parse_args()
     unknown = set(given.names) - set(NAMES) | set(given.load or ()) - {str(load) for load in moves.LOADS}

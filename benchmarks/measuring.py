@@ -15,6 +15,8 @@ _TICK: Final = float(os.sysconf("SC_CLK_TCK"))
 _UTIME, _STIME = 11, 12
 """Places in ``/proc/PID/stat`` after the command's name, which may hold anything."""
 
+_MOMENT: Final = 3.0
+
 
 def cpu_seconds(pid: int) -> float:
     """Processor time that a process has used, in user and kernel; 0 for one that is gone."""
@@ -87,12 +89,10 @@ class Neighbours:
         before, self._last = self._last, self._now()
         return max(0.0, (self._last[1] - before[1]) / (self._last[0] - before[0]))
 
-    def wait_for_quiet(self, cores: float, seconds: float) -> None:
-        """Wait until others use less than ``cores`` for two seconds, at most ``seconds`` long."""
-        deadline = time.monotonic() + seconds
-        self.cores()
-        while time.monotonic() < deadline:
-            time.sleep(2)
+    def wait_for_quiet(self, cores: float, until: float) -> None:
+        """Wait until others use less than ``cores`` for a few seconds; no longer than ``until`` (monotonic clock)."""
+        while time.monotonic() < until:
+            time.sleep(_MOMENT)
             if self.cores() < cores:
                 return
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 import psycopg
 
 from benchmarks import bare
-from benchmarks.measuring import Neighbours, cpu_seconds
+from benchmarks.measuring import Neighbours
 from benchmarks.report import table
 from benchmarks.stack import ROOT, Stack, Worker
 from demo.processes import ServiceError
@@ -36,7 +36,9 @@ PATIENCE: Final = 900
 WARM_UP: Final = 800
 
 QUIET: Final = 0.3
-"""Cores that others may use when a round begins, where there is patience to wait for it."""
+BUSY: Final = 0.5
+"""Cores that others may use before a round and during it. A round beside busier ones is done again, whatever came out
+of it, for as long as there is patience."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,27 +261,31 @@ def _rounds(stack: Stack, load: Load, rounds: int, patience: float) -> Rounds:
         stack.proxy.delay(0)
         drive(stack, worker, bell, stack.lake.bear(10 * load.processes))
         stack.proxy.delay(load.delay_ms / 1000)
-        for _ in range(rounds):
-            born, other = stack.lake.bear(load.moves), stack.lake.bear(load.moves)
-            others, proxy = Neighbours(), cpu_seconds(stack.proxy.pid)
-            others.wait_for_quiet(QUIET, patience)
-            results.floors.append(bare.run(stack.proxy.port, errands(stack, other), load.processes))
-            beside, proxy = others.cores(), cpu_seconds(stack.proxy.pid) - proxy
-            results.drives.append(drive(stack, worker, bell, born))
-            print(
-                f"{_progress(results)}, proxy {proxy / load.moves * 1000:.1f}; others used {beside:.1f} and"
-                f" {results.drives[-1].neighbours:.1f} cores",
-                file=sys.stderr,
-                flush=True,
-            )
+        until = time.monotonic() + patience
+        while len(results.drives) < rounds:
+            Neighbours().wait_for_quiet(QUIET, until)
+            floor, done, beside = _round(stack, load, worker, bell)
+            print(f"{_progress(load, floor, done)}; others used {beside:.1f} cores", file=sys.stderr, flush=True)
+            if beside < BUSY or time.monotonic() > until:
+                results.floors.append(floor)
+                results.drives.append(done)
     return results
 
 
-def _progress(results: Rounds) -> str:
-    """One line about the last round."""
-    floor, done = results.floors[-1], results.drives[-1]
+def _round(stack: Stack, load: Load, worker: Worker, bell: Publisher) -> tuple[bare.Floor, Drive, float]:
+    """The loop, then the worker; and the cores that others used beside the busier of the two."""
+    born, other = stack.lake.bear(load.moves), stack.lake.bear(load.moves)
+    others = Neighbours()
+    floor = bare.run(stack.proxy.port, errands(stack, other), load.processes)
+    beside = others.cores()
+    done = drive(stack, worker, bell, born)
+    return floor, done, max(beside, done.neighbours)
+
+
+def _progress(load: Load, floor: bare.Floor, done: Drive) -> str:
+    """One line about a round."""
     return (
-        f"{results.load}: bare {floor.per_second:.1f}/s, moves {done.per_second:.1f}/s,"
+        f"{load}: bare {floor.per_second:.1f}/s, moves {done.per_second:.1f}/s,"
         f" ratio {done.per_second / floor.per_second:.2f}; {dict(done.requests)}; CPU children {done.children_ms:.1f},"
         f" main {done.main_ms:.1f}, sweeper {done.sweeper_ms:.1f}, bare {floor.cpu_ms:.1f}"
     )
