@@ -79,7 +79,8 @@ def test_each_outcome_shows_once_and_leaves_no_message_behind(broker: Broker, ma
     settled(broker)
     assert runs(marks) == len(SHOWN)
     for name, kind, _ in SHOWN:
-        kinds = broker.of(sent[name])
+        # The publisher's own event goes another way and may arrive last.
+        kinds = [each for each in broker.of(sent[name]) if each != "task-sent"]
         assert kinds.count("task-started") == 1
         assert kinds[-1] == kind
     assert "hunter2" not in str(broker.events)
