@@ -89,12 +89,16 @@ class Rounds:
     load: Load
     drives: list[Drive] = field(default_factory=list)
     floors: list[bare.Floor] = field(default_factory=list)
+    disturbed: int = 0
+    """Rounds that were done again because of a busy neighbour, whatever came out of them."""
 
     def ratio(self) -> float:
         """Median of the rounds' own ratios: what disturbs a round disturbs both of its halves."""
-        return median(
-            drive.per_second / floor.per_second for drive, floor in zip(self.drives, self.floors, strict=True)
-        )
+        return median(self.ratios())
+
+    def ratios(self) -> list[float]:
+        """Each round's own."""
+        return [drive.per_second / floor.per_second for drive, floor in zip(self.drives, self.floors, strict=True)]
 
     def of(self, what: Callable[[Drive], float]) -> float:
         """Median over the drives."""
@@ -229,11 +233,13 @@ def report(results: list[Rounds]) -> str:
         "bare loop, tables/s",
         "moves/s",
         "**ratio**",
+        "ratio of each round",
         "requests per move",
         "CPU children, ms",
         "CPU main, ms",
         "CPU bare loop, ms",
         "cores used by others",
+        "rounds done again",
     )
     return table(
         heads,
@@ -244,11 +250,13 @@ def report(results: list[Rounds]) -> str:
                 f"{median(floor.per_second for floor in one.floors):.1f}",
                 f"{one.of(lambda each: each.per_second):.1f}",
                 f"**{one.ratio():.2f}**",
+                ", ".join(f"{ratio:.2f}" for ratio in one.ratios()),
                 f"{one.of(Drive.per_move):.2f}",
                 f"{one.of(lambda each: each.children_ms):.1f}",
                 f"{one.of(lambda each: each.main_ms):.1f}",
                 f"{median(floor.cpu_ms for floor in one.floors):.1f}",
                 f"{one.of(lambda each: each.neighbours):.1f}",
+                str(one.disturbed),
             )
             for one in results
         ],
@@ -269,6 +277,8 @@ def _rounds(stack: Stack, load: Load, rounds: int, patience: float) -> Rounds:
             if beside < BUSY or time.monotonic() > until:
                 results.floors.append(floor)
                 results.drives.append(done)
+            else:
+                results.disturbed += 1
     return results
 
 
