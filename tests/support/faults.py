@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib3.exceptions import ProtocolError, ReadTimeoutError
 
 from worker.controlplane.connection import ControlPlaneAwayError
-from worker.identifiers import QUARANTINE_NAMESPACE
 from worker.lakehouse.port import CatalogError, ErrorCode, ErrorKind
 from worker.lakehouse.rest_answers import Answer
 from worker.lakehouse.rest_errors import Call, error_for, silence_error
@@ -42,8 +41,6 @@ class Fault(StrEnum):
     STATUS_503_BEFORE = "503 before"
     STATUS_503_AFTER = "503 after"
     TIMEOUT_AFTER = "timeout after"
-    LATE = "timeout, done later"
-    """The request is still on its way when its client has given up."""
     RESET_BEFORE = "reset before"
     RESET_AFTER = "reset after"
     FALSE_409_BEFORE = "false 409, not done"
@@ -119,18 +116,9 @@ def faults_of(call: PortCall) -> list[Fault]:
     if call.port == "lakehouse":
         return []
     if call.method in CHANGES:
-        never = {*_LOSSES, Fault.STALE} if _may_be_late(call) else {*_LOSSES, Fault.STALE, Fault.LATE}
-        return [fault for fault in Fault if fault not in never]
+        return [fault for fault in Fault if fault not in {*_LOSSES, Fault.STALE}]
     reads = [Fault.CRASH_BEFORE, Fault.STATUS_500_BEFORE, Fault.STATUS_503_BEFORE, Fault.RESET_BEFORE]
     return [*reads, Fault.FALSE_404_BEFORE, Fault.STALE] if call.method in CALLS else reads
-
-
-def _may_be_late(call: PortCall) -> bool:
-    """A DELETE of a name that is not in quarantine is the one request that does harm when it comes late.
-
-    It is only made where a server cannot rename, and nothing can be done about it.
-    """
-    return call.method != "drop" or call.arguments[0].namespace == (QUARANTINE_NAMESPACE,)
 
 
 @dataclass
@@ -192,7 +180,7 @@ def _error(fault: Fault, call: PortCall) -> CatalogError:
     about = " ".join(map(str, call.arguments))
     if call.method not in CALLS:
         return CatalogError(ErrorCode.UNCLEAR, ErrorKind.TRANSIENT, "storage did not answer")
-    if fault in {Fault.TIMEOUT_AFTER, Fault.LATE}:
+    if fault is Fault.TIMEOUT_AFTER:
         return silence_error(CALLS[call.method], ReadTimeoutError(None, "/", "read timed out"), about=about)  # type: ignore[arg-type]
     if fault in {Fault.RESET_BEFORE, Fault.RESET_AFTER}:
         return silence_error(CALLS[call.method], ProtocolError("connection reset by peer"), about=about)

@@ -8,7 +8,6 @@ lets a fault strike, and there the invariants are looked at, before each request
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +18,6 @@ from tests.support.twin_operator import OperatorTwin
 from tests.support.twins import WAREHOUSE, ControlPlaneTwin, DatasetRow, LogRow, MoveRow, PlaneTwin, SchemaRow
 from worker.controlplane.connection import ControlPlaneAwayError
 from worker.identifiers import LEGACY_NAMESPACE, TableIdentifier
-from worker.lakehouse.port import CatalogError
 from worker.moves.attempt import Mover
 from worker.moves.job import Memory
 from worker.moves.machine import WORKABLE, Direction, State
@@ -61,14 +59,6 @@ class Process:
     """When it last asked whether the lock is still its own."""
 
 
-@dataclass(frozen=True)
-class Late:
-    """A request that its client has given up, and that the server has not got yet."""
-
-    perform: Callable[[], Any]
-    sent_at: float
-
-
 @dataclass
 class TwinStage:
     """One database, one warehouse, one dataset."""
@@ -89,9 +79,6 @@ class TwinStage:
         self.faults = Faults()
         self.strike: Strike = lambda _, call, perform: self.faults.plainly(call, perform)
         self.calls: list[PortCall] = []
-        self.late: list[Late] = []
-        self.arriving = False
-        """A late request is taking effect: its sender holds nothing any more."""
         for schema, place in (("s", ".".join(NEW.namespace)), ("t", ELSEWHERE)):
             self.plane.schemas[schema] = SchemaRow(WORKSPACE, place)
         self.plane.datasets[DATASET] = DatasetRow(WORKSPACE, "s")
@@ -191,16 +178,6 @@ class TwinStage:
             self.attempt()
         self.violations.append(f"after {attempts} attempts still {self.row.state}: {self.row.waiting_for}")
 
-    def late_arrive(self, *, sent_before: float | None = None) -> None:
-        """Requests that were given up reach the server, those first that were sent first."""
-        for request in [each for each in self.late if sent_before is None or each.sent_at < sent_before]:
-            self.late.remove(request)
-            self.arriving = True
-            with suppress(CatalogError):
-                request.perform()
-            self.arriving = False
-            self.look()
-
     # What other programs do.
 
     def engine_commits(self, identifier: TableIdentifier) -> None:
@@ -271,6 +248,4 @@ class TwinStage:
 
 def struck(stage: TwinStage, process: Process, call: PortCall, perform: Callable[[], Any], fault: Fault) -> Any:
     """The call with the fault."""
-    if fault is Fault.LATE:
-        stage.late.append(Late(perform, stage.plane.now))
     return stage.faults.strike(fault, call, perform, process.lock)

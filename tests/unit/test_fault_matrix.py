@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.timeout(28_800 if NIGHTLY else 300)
 
-ARRIVES_AT: Final = 4
-"""A late request arrives before the fourth request after it: the next attempt has looked around by then."""
 OTHER_WORKER: Final = "worker-2"
 
 
@@ -86,7 +84,6 @@ class Run:
         self.stage = self.scene.build()
         self.stage.calls.clear()
         self.stage.strike = self._strike
-        self._since_late = 0
 
     def __str__(self) -> str:
         where = ", ".join(f"{fault} at {call}" for call, fault in self.struck)
@@ -94,10 +91,6 @@ class Run:
 
     def _strike(self, process: Process, call: PortCall, perform: Callable[[], Any]) -> Any:
         fault = self.faults.get(len(self.stage.calls) - 1)
-        if call.port == "catalog" and self.stage.late:
-            self._since_late += 1
-            if self._since_late == ARRIVES_AT:
-                self.stage.late_arrive()
         if fault is None:
             return self.stage.faults.plainly(call, perform)
         self.struck.append((call, fault))
@@ -123,7 +116,6 @@ class Run:
                 break
         else:
             stage.violations.append(f"never ends: {stage.row.waiting_for}")
-        self.stage.late_arrive()
         self._nothing_more()
         return [f"{self}: {what}" for what in dict.fromkeys(stage.violations + stage.end_violations() + self._parked())]
 
