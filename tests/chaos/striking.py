@@ -6,6 +6,7 @@ Must not know: what comes of it.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import signal
@@ -70,23 +71,27 @@ class Striking:
         self.lives |= found
         return found
 
+    def _kill(self, pid: int) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+            self.processes_killed += 1
+
     def children_killed(self, strike: Strike) -> None:
         worker = self._some_worker(strike)
         self._wait_until_busy(worker)
-        pool = sorted(
-            (one for one in self._note_lives(worker) if "worker.sweeper" not in one.command), key=lambda one: one.pid
-        )
         chance = random.Random(strike.chance)  # noqa: S311 - chance that a seed repeats
-        for victim in chance.sample(pool, min(len(pool), chance.randint(1, 4))):
-            _kill(victim.pid)
-            self.processes_killed += 1
+        with self.orchestrator.held_off():
+            lives = self._note_lives(worker)
+            pool = sorted(one.pid for one in lives if "worker.sweeper" not in one.command)
+            for victim in chance.sample(pool, min(len(pool), chance.randint(1, 4))):
+                self._kill(victim)
         time.sleep(strike.seconds)
 
     def worker_killed(self, strike: Strike) -> None:
         worker = self._some_worker(strike)
         self._wait_until_busy(worker)
-        self._note_lives(worker)
         with self.orchestrator.held_off():
+            self._note_lives(worker)
             worker.kill()
             self.processes_killed += 1
             time.sleep(strike.seconds)
@@ -97,8 +102,7 @@ class Striking:
             for worker in self.stage.workers:
                 # With their processes: nobody is left to end what was begun.
                 for victim in self._note_lives(worker):
-                    _kill(victim.pid)
-                    self.processes_killed += 1
+                    self._kill(victim.pid)
                 worker.kill()
                 self.processes_killed += 1
             time.sleep(strike.seconds)
@@ -107,17 +111,17 @@ class Striking:
 
     def worker_stopped(self, strike: Strike) -> None:
         worker = self._some_worker(strike)
-        self._note_lives(worker)
         with self.orchestrator.held_off():
+            self._note_lives(worker)
             worker.stop()
             time.sleep(strike.seconds)
             worker.start()
 
     def sweeper_killed(self, strike: Strike) -> None:
-        for one in self._note_lives(self._some_worker(strike)):
-            if "worker.sweeper" in one.command:
-                _kill(one.pid)
-                self.processes_killed += 1
+        with self.orchestrator.held_off():
+            for one in self._note_lives(self._some_worker(strike)):
+                if "worker.sweeper" in one.command:
+                    self._kill(one.pid)
 
     def broker_killed(self, strike: Strike) -> None:
         self.stage.broker.kill(lose_file=strike.disaster is Disaster.BROKER_EMPTIED)
@@ -163,13 +167,6 @@ class Striking:
         except psycopg.Error:
             return False
         return bool(row and row[0])
-
-
-def _kill(pid: int) -> None:
-    try:
-        os.kill(pid, signal.SIGKILL)
-    except ProcessLookupError:
-        return
 
 
 def _sleep_until(moment: float) -> None:
