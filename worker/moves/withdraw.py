@@ -90,7 +90,7 @@ def _inspect(job: Job, entry: Entry, keeper: Table, held: Sighting, *, fence_aga
     match held:
         case There(table) if table.uuid != entry.pointer.table_uuid:
             return _give_back(job, entry, _foreign(entry, table))
-        case There(table) if _as_expected(table, entry, keeper):
+        case There(table) if _as_expected(job, table, entry, keeper):
             return _drop(job, entry, shelter, keeper)
         case There(table):
             # Named as it will stand for whoever reads this: under the name that it is given back.
@@ -157,7 +157,7 @@ def _look_and_drop(job: Job, entry: Entry, keeper: Table) -> Outcome | None:
         case There(table) if table.uuid != entry.pointer.table_uuid:
             job.controlplane.close(entry, Closed.VOID)
             return _foreign(entry, table)
-        case There(table) if _as_expected(table, entry, keeper):
+        case There(table) if _as_expected(job, table, entry, keeper):
             return _drop(job, entry, name, keeper)
         case There(table):
             job.controlplane.close(entry, Closed.VOID)
@@ -224,11 +224,14 @@ def _give_back(job: Job, entry: Entry, then: Park | None) -> Outcome | None:
     return then
 
 
-def _as_expected(table: Table, entry: Entry, keeper: Table) -> bool:
+def _as_expected(job: Job, table: Table, entry: Entry, keeper: Table) -> bool:
     """Nobody has committed through the pointer since, or the keeper holds what they committed."""
-    if table.metadata_location in {entry.pointer.metadata_location, keeper.metadata_location}:
+    here = table.metadata_location
+    if here == keeper.metadata_location or here in keeper.metadata_log or here == job.move.given_up:
         return True
-    return table.metadata_location in keeper.metadata_log
+    # A keeper that shares what came before, and not this, did not grow from it: somebody has set it back.
+    beside = keeper.metadata_location in table.metadata_log or keeper.metadata_log & table.metadata_log
+    return here == entry.pointer.metadata_location and not beside
 
 
 def _quarantine(entry: Entry) -> TableIdentifier:
