@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib3.exceptions import ProtocolError, ReadTimeoutError
 
 from worker.controlplane.connection import ControlPlaneAwayError
+from worker.identifiers import QUARANTINE_NAMESPACE
 from worker.lakehouse.port import CatalogError, ErrorCode, ErrorKind
 from worker.lakehouse.rest_answers import Answer
 from worker.lakehouse.rest_errors import Call, error_for, silence_error
@@ -36,11 +37,15 @@ class Fault(StrEnum):
     LOST_BEFORE = "connection lost before"
     """To the control plane: the lock's connection, or the second one."""
     LOST_AFTER = "connection lost after"
+    CUT = "the lock's connection lost meanwhile"
+    """Nobody hears of it before the next question to that connection."""
     STATUS_500_BEFORE = "500 before"
     STATUS_500_AFTER = "500 after"
     STATUS_503_BEFORE = "503 before"
     STATUS_503_AFTER = "503 after"
     TIMEOUT_AFTER = "timeout after"
+    LATE = "timeout, done later"
+    """The request is still on its way when its client has given up."""
     RESET_BEFORE = "reset before"
     RESET_AFTER = "reset after"
     FALSE_409_BEFORE = "false 409, not done"
@@ -53,6 +58,7 @@ class Fault(StrEnum):
 
 CRASHES: Final = frozenset({Fault.CRASH_BEFORE, Fault.CRASH_AFTER})
 _LOSSES: Final = frozenset({Fault.LOST_BEFORE, Fault.LOST_AFTER})
+_BEFORE_THE_LOCK: Final = frozenset({"ledger.peek", "ledger.lock", "ledger.note_busy"})
 _DONE_FIRST: Final = frozenset(
     {
         Fault.STATUS_500_AFTER,
@@ -111,14 +117,26 @@ class PortCall:
 
 def faults_of(call: PortCall) -> list[Fault]:
     """Every fault that can strike this call."""
-    if call.port in {"ledger", "lock"}:
-        return [*CRASHES, *_LOSSES] if str(call) != "ledger.lock" else [*CRASHES, Fault.LOST_BEFORE]
     if call.port == "lakehouse":
         return []
+    if call.port == "lock":
+        return [*CRASHES, *_LOSSES]
+    if call.port == "ledger":
+        lost = [Fault.LOST_BEFORE] if str(call) == "ledger.lock" else [*_LOSSES]
+        return [*CRASHES, *lost] if str(call) in _BEFORE_THE_LOCK else [*CRASHES, *lost, Fault.CUT]
     if call.method in CHANGES:
-        return [fault for fault in Fault if fault not in {*_LOSSES, Fault.STALE}]
-    reads = [Fault.CRASH_BEFORE, Fault.STATUS_500_BEFORE, Fault.STATUS_503_BEFORE, Fault.RESET_BEFORE]
+        never = {*_LOSSES, Fault.STALE} if _may_be_late(call) else {*_LOSSES, Fault.STALE, Fault.LATE}
+        return [fault for fault in Fault if fault not in never]
+    reads = [Fault.CRASH_BEFORE, Fault.CUT, Fault.STATUS_500_BEFORE, Fault.STATUS_503_BEFORE, Fault.RESET_BEFORE]
     return [*reads, Fault.FALSE_404_BEFORE, Fault.STALE] if call.method in CALLS else reads
+
+
+def _may_be_late(call: PortCall) -> bool:
+    """A DELETE of a name that is not in quarantine is the one request that does harm when it comes late.
+
+    It is only made where a server cannot rename, and nothing can be done about it.
+    """
+    return call.method != "drop" or call.arguments[0].namespace == (QUARANTINE_NAMESPACE,)
 
 
 @dataclass
@@ -149,6 +167,9 @@ class Faults:
         if fault is Fault.CRASH_AFTER:
             self.plainly(call, perform)
             raise Crashed
+        if fault is Fault.CUT:
+            lock.cut()
+            return self.plainly(call, perform)
         if fault in _LOSSES:
             return _lose(fault, call, perform, lock)
         if fault is Fault.STALE:
@@ -180,7 +201,7 @@ def _error(fault: Fault, call: PortCall) -> CatalogError:
     about = " ".join(map(str, call.arguments))
     if call.method not in CALLS:
         return CatalogError(ErrorCode.UNCLEAR, ErrorKind.TRANSIENT, "storage did not answer")
-    if fault is Fault.TIMEOUT_AFTER:
+    if fault in {Fault.TIMEOUT_AFTER, Fault.LATE}:
         return silence_error(CALLS[call.method], ReadTimeoutError(None, "/", "read timed out"), about=about)  # type: ignore[arg-type]
     if fault in {Fault.RESET_BEFORE, Fault.RESET_AFTER}:
         return silence_error(CALLS[call.method], ProtocolError("connection reset by peer"), about=about)

@@ -106,7 +106,7 @@ def request_violations(stage: TwinStage, process: Process, call: PortCall) -> li
         case "register", (identifier, location):
             return _register(stage, identifier, location)
         case "rename", (source, target):
-            return _rename(stage, source, target)
+            return _rename(stage, process, source, target)
         case "drop", (identifier,):
             return _drop(stage, process, identifier)
     return []
@@ -121,21 +121,24 @@ def flip_violations(stage: TwinStage, process: Process, flip: Flip) -> list[str]
 
 
 def _register(stage: TwinStage, identifier: TableIdentifier, location: str) -> list[str]:
+    if identifier in stage.catalog.names:
+        return []  # nothing can happen
     for entry in stage.open_entries(Action.REGISTER):
         if (entry.pointer.identifier, entry.pointer.metadata_location) == (identifier, location):
             return []
     return [f"I8: {identifier} is registered on {location}, and the journal does not know"]
 
 
-def _rename(stage: TwinStage, source: TableIdentifier, target: TableIdentifier) -> list[str]:
+def _rename(stage: TwinStage, process: Process, source: TableIdentifier, target: TableIdentifier) -> list[str]:
     if source not in stage.catalog.names:
         return []  # nothing can happen
     renames = {entry.pointer.identifier for entry in stage.open_entries(Action.RENAME)}
     if source == stage.live:
         held = stage.plane.rows_held.keys() >= {(t, stage.dataset) for t in ("datasets", "iceberg_sync_log")}
+        lost = process.lock is not None and not process.lock.held  # since it last asked, or that is told elsewhere
         wrong = {
             f"I8: the live {source} is renamed to {target}, and the journal does not know": target in renames,
-            f"the live {source} is renamed while nobody holds the flip's rows": held,
+            f"the live {source} is renamed while nobody holds the flip's rows": held or lost or stage.arriving,
         }
         return [what for what, right in wrong.items() if not right]
     fences = [(entry.pointer.identifier, _shelter(entry)) for entry in stage.open_entries(Action.WITHDRAW)]

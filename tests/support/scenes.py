@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from tests.support.catalog_double import CatalogDouble
-from tests.support.faults import Crashed, Fault, PortCall
+from tests.support.faults import Crashed, Fault, PortCall, faults_of
 from tests.support.twin_stage import DATASET, NEW, OLD, Process, TwinStage
 from worker.moves.machine import State
 from worker.moves.policy import Policy
@@ -28,6 +28,10 @@ class Scene:
     once: bool = False
     ends: State = State.DONE
     """Where it ends when nothing fails."""
+    calls: int | None = None
+    """How many of its calls are struck, where it only repeats itself afterwards."""
+    without: frozenset[Fault] = frozenset()
+    """Faults that are no single fault here, because the scene begins with one."""
 
     def build(self) -> TwinStage:
         """A fresh stage in this situation."""
@@ -35,6 +39,10 @@ class Scene:
         stage = TwinStage(Policy(strategy=self.strategy), catalog)
         self.prepare(stage)
         return stage
+
+    def faults_of(self, call: PortCall) -> list[Fault]:
+        """Every fault that can strike this call in this scene."""
+        return [fault for fault in faults_of(call) if fault not in self.without]
 
     def may_park(self, stage: TwinStage, struck: Struck) -> bool:
         """Whether the reason for which it is parked is true."""
@@ -57,10 +65,8 @@ def _doubtful(stage: TwinStage, struck: Struck) -> bool:
 
 
 def _refused(stage: TwinStage, struck: Struck) -> bool:
-    """The catalog does refuse to make a second name, and nobody has said that it may be asked for otherwise."""
-    return stage.catalog.once or any(
-        (call.method, fault) == ("register", Fault.FALSE_409_BEFORE) for call, fault in struck
-    )
+    """The catalog holds a table only once, and nobody has said that it may be asked for otherwise."""
+    return stage.catalog.once
 
 
 TRUE_REASONS: Final[dict[ParkCode, Callable[[TwinStage, Struck], bool]]] = {
@@ -138,6 +144,14 @@ def _decided(stage: TwinStage, *, keep_new: bool) -> None:
     stage.plane.datasets[DATASET].schema_id = "t"
 
 
+def _set_back(stage: TwinStage) -> None:
+    """Another hand has put the live name on an older metadata file."""
+    first = stage.catalog.names[OLD]
+    stage.engine_commits(OLD)
+    stage.attempt()
+    stage.catalog.hold(NEW, first)
+
+
 def _cleaned_up(stage: TwinStage) -> None:
     """Commits under the new name have cleaned up the metadata file of the old one."""
     stage.attempt()
@@ -168,10 +182,17 @@ SCENES: Final = (
     Scene("register after the schema changed", REGISTER, _another_schema),
     Scene("decided for the new side", REGISTER, lambda stage: _decided(stage, keep_new=True)),
     Scene("decided for the old side", REGISTER, lambda stage: _decided(stage, keep_new=False)),
+    Scene(
+        "another hand has set the live name back",
+        REGISTER,
+        _set_back,
+        ends=State.PARKED,
+        without=frozenset({Fault.STALE}),  # an answer from before that would hide what the other hand did
+    ),
     Scene("the schema is gone", REGISTER, _no_schema, ends=State.PARKED),
     Scene("another hand has set the column", REGISTER, _adopted),
     Scene("the old metadata file was cleaned up", REGISTER, _cleaned_up),
-    Scene("register where a table has one name only", REGISTER, once=True, ends=State.PARKED),
+    Scene("register where a table has one name only", REGISTER, once=True, ends=State.PARKED, calls=30),
     Scene("rename", RENAME),
     Scene("rename, found out", once=True),
     Scene("rename over a registration by another hand", RENAME, _another_hand),

@@ -8,6 +8,7 @@ lets a fault strike, and there the invariants are looked at, before each request
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ from tests.support.twin_operator import OperatorTwin
 from tests.support.twins import WAREHOUSE, ControlPlaneTwin, DatasetRow, LogRow, MoveRow, PlaneTwin, SchemaRow
 from worker.controlplane.connection import ControlPlaneAwayError
 from worker.identifiers import LEGACY_NAMESPACE, TableIdentifier
+from worker.lakehouse.port import CatalogError
 from worker.moves.attempt import Mover
 from worker.moves.job import Memory
 from worker.moves.machine import WORKABLE, Direction, State
@@ -37,6 +39,8 @@ UUID = "uuid-of-the-dataset"
 ELSEWHERE = "asia.tokyo"
 SHOWING = frozenset({"load", "soak", "register", "rename"})
 """Calls after which an attempt knows something about a table."""
+GUARDED = frozenset({"register", "rename", "drop"})
+"""Calls right before which an attempt asks the lock's connection."""
 
 Strike = Callable[["Process", PortCall, Callable[[], Any]], Any]
 """Makes a call, or lets a fault strike it."""
@@ -51,12 +55,22 @@ class Process:
     memory: Memory = field(default_factory=Memory)
     lock: LockTwin | None = None
     """Of the attempt that it is at."""
+    held: tuple[bool, bool] = (False, False)
+    """Whether the lock was its own when its last call but one began, and its last."""
     last_look: tuple[TableIdentifier, str] | None = None
     """The name that its last request looked at, and what it showed; None where it was another request."""
     asked_at: int = 0
     """How many commits were acknowledged when it was last shown a table; 0 where that answer was no true one."""
     guarded_at: float = 0.0
     """When it last asked whether the lock is still its own."""
+
+
+@dataclass(frozen=True)
+class Late:
+    """A request that its client has given up, and that the server has not got yet."""
+
+    perform: Callable[[], Any]
+    sent_at: float
 
 
 @dataclass
@@ -79,6 +93,9 @@ class TwinStage:
         self.faults = Faults()
         self.strike: Strike = lambda _, call, perform: self.faults.plainly(call, perform)
         self.calls: list[PortCall] = []
+        self.late: list[Late] = []
+        self.arriving = False
+        """A late request is taking effect: its sender holds nothing any more."""
         for schema, place in (("s", ".".join(NEW.namespace)), ("t", ELSEWHERE)):
             self.plane.schemas[schema] = SchemaRow(WORKSPACE, place)
         self.plane.datasets[DATASET] = DatasetRow(WORKSPACE, "s")
@@ -124,11 +141,14 @@ class TwinStage:
         if process.dead:
             raise Crashed
         self.calls.append(call)
+        process.held = (process.held[1], process.lock is not None and process.lock.held)
         if call.method in SHOWING:
             process.asked_at = 0
 
         def effect() -> Any:
             self.violations += request_violations(self, process, call)
+            if call.method in GUARDED and not (process.held[0] or self.arriving):
+                self.violations.append(f"{call} without having asked whether the lock is still its own")
             if call.method in SHOWING:
                 process.asked_at = len(self.account.commits)
             return perform()
@@ -177,6 +197,16 @@ class TwinStage:
                 return
             self.attempt()
         self.violations.append(f"after {attempts} attempts still {self.row.state}: {self.row.waiting_for}")
+
+    def late_arrive(self, *, sent_before: float | None = None) -> None:
+        """Requests that were given up reach the server, those first that were sent first."""
+        for request in [each for each in self.late if sent_before is None or each.sent_at < sent_before]:
+            self.late.remove(request)
+            self.arriving = True
+            with suppress(CatalogError):
+                request.perform()
+            self.arriving = False
+            self.look()
 
     # What other programs do.
 
@@ -248,4 +278,6 @@ class TwinStage:
 
 def struck(stage: TwinStage, process: Process, call: PortCall, perform: Callable[[], Any], fault: Fault) -> Any:
     """The call with the fault."""
+    if fault is Fault.LATE:
+        stage.late.append(Late(perform, stage.plane.now))
     return stage.faults.strike(fault, call, perform, process.lock)

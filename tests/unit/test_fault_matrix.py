@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.timeout(28_800 if NIGHTLY else 300)
 
+ARRIVES_AT: Final = 4
+"""A late request arrives before the fourth request after it: the next attempt has looked around by then."""
 OTHER_WORKER: Final = "worker-2"
 
 
@@ -84,6 +86,7 @@ class Run:
         self.stage = self.scene.build()
         self.stage.calls.clear()
         self.stage.strike = self._strike
+        self._since_late = 0
 
     def __str__(self) -> str:
         where = ", ".join(f"{fault} at {call}" for call, fault in self.struck)
@@ -91,6 +94,10 @@ class Run:
 
     def _strike(self, process: Process, call: PortCall, perform: Callable[[], Any]) -> Any:
         fault = self.faults.get(len(self.stage.calls) - 1)
+        if call.port == "catalog" and self.stage.late:
+            self._since_late += 1
+            if self._since_late == ARRIVES_AT:
+                self.stage.late_arrive()
         if fault is None:
             return self.stage.faults.plainly(call, perform)
         self.struck.append((call, fault))
@@ -116,6 +123,7 @@ class Run:
                 break
         else:
             stage.violations.append(f"never ends: {stage.row.waiting_for}")
+        self.stage.late_arrive()
         self._nothing_more()
         return [f"{self}: {what}" for what in dict.fromkeys(stage.violations + stage.end_violations() + self._parked())]
 
@@ -145,13 +153,13 @@ def clean(scene: Scene, writing: Writing = Writing.NOBODY) -> list[PortCall]:
     run = Run(scene, {}, Redelivery.SWEEPER, writing)
     assert run.finish() == []
     assert run.stage.row.state is scene.ends
-    return run.calls
+    return run.calls[: scene.calls]
 
 
 def single_faults(scene: Scene) -> Iterator[Run]:
     """Every call, fault, redelivery and writing."""
     for at, call in enumerate(clean(scene)):
-        for fault in faults_of(call):
+        for fault in scene.faults_of(call):
             for redelivery, writing in COMBINED:
                 yield Run(scene, {at: fault}, redelivery, writing)
 
@@ -159,11 +167,11 @@ def single_faults(scene: Scene) -> Iterator[Run]:
 def second_faults(scene: Scene, writing: Writing) -> Iterator[Run]:
     """Every call and fault, and then every later call and fault of what became of it."""
     for at, call in enumerate(clean(scene)):
-        for fault in faults_of(call):
+        for fault in scene.faults_of(call):
             first = Run(scene, {at: fault}, Redelivery.SWEEPER, writing)
             assert first.finish() == []
             for later, then in enumerate(first.calls[at + 1 :], at + 1):
-                for another in faults_of(then):
+                for another in scene.faults_of(then):
                     yield Run(scene, {at: fault, later: another}, Redelivery.SWEEPER, writing)
 
 

@@ -39,6 +39,8 @@ WORKERS: Final = st.sampled_from(["worker-1", "worker-2"])
 LONGEST_REQUEST: Final = 60.0
 """Seconds for which a process may be at one request that changes something: its client gives up long before. The one
 assumption about time: a process does not stand still between its last question and its request for longer."""
+LATEST: Final = 4.0
+"""Seconds after which a request that its client gave up is dead: the shortest pause before it is made again."""
 
 
 class Moves(RuleBasedStateMachine):
@@ -118,6 +120,7 @@ class Moves(RuleBasedStateMachine):
             if attempt.pending is not None and attempt.pending.method in CHANGES:
                 left = attempt.process.guarded_at + LONGEST_REQUEST - self.stage.plane.now
                 seconds = min(seconds, max(left, 0))
+        self.stage.late_arrive(sent_before=self.stage.plane.now + seconds - LATEST)
         self.stage.plane.pass_time(seconds)
 
     @rule()
@@ -133,9 +136,16 @@ class Moves(RuleBasedStateMachine):
             if commits:
                 self.stage.writer_commits()
 
-    @rule(name=st.sampled_from([OLD, NEW, ASIA]))
-    def an_engine_commits(self, name: TableIdentifier) -> None:
+    @rule(name=st.sampled_from([OLD, NEW, ASIA]), who=WORKERS, calls=st.integers(0, 9))
+    def an_engine_commits(self, name: TableIdentifier, who: str, calls: int) -> None:
+        """Through any name that stands, after a few more calls of a worker."""
+        self.it_goes_on(who, calls)
         self.stage.engine_commits(name)
+
+    @rule(who=WORKERS, calls=st.integers(0, 9))
+    def late_requests_arrive(self, who: str, calls: int) -> None:
+        self.it_goes_on(who, calls)
+        self.stage.late_arrive()
 
     @rule(schema=st.sampled_from(["s", "s", "t", "t", None]))
     def the_dataset_gets_another_schema(self, schema: str | None) -> None:
@@ -172,6 +182,7 @@ class Moves(RuleBasedStateMachine):
             attempt.kill()
         if self.writer is not None:
             self.stage.plane.release(self.writer)
+        self.stage.late_arrive()
         self.stage.settle()
         self.stage.look()
         wrong = self.stage.violations + self.stage.end_violations()
