@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
 
 from benchmarks.lake import Lake
-from benchmarks.measuring import children, command_of, cpu_seconds
+from benchmarks.measuring import children, command_of, cpu_seconds, family_seconds
 from benchmarks.population import Population
 from demo.processes import Process, ServiceError, wait_until
 from demo.services import Postgres, Valkey
@@ -115,12 +115,9 @@ class Worker:
         return [pid for pid in children(self.main) if "worker.sweeper" in command_of(pid)]
 
     def cpu(self) -> dict[str, float]:
-        """Seconds of processor time so far: children, main process, sweeper."""
-        return {
-            "children": sum(map(cpu_seconds, self.pool())),
-            "main": cpu_seconds(self.main),
-            "sweeper": sum(map(cpu_seconds, self.sweeper())),
-        }
+        """Seconds of processor time so far: children (those that were replaced meanwhile too), main process, sweeper."""
+        main, sweeper = cpu_seconds(self.main), sum(map(cpu_seconds, self.sweeper()))
+        return {"children": family_seconds(self.main) - main - sweeper, "main": main, "sweeper": sweeper}
 
 
 class Services:
