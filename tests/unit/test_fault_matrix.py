@@ -98,6 +98,7 @@ class Run:
             self._since_late += 1
             if self._since_late == ARRIVES_AT:
                 self.stage.late_arrive()
+                self._since_late = 0
         if fault is None:
             return self.stage.faults.plainly(call, perform)
         self.struck.append((call, fault))
