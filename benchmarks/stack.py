@@ -115,7 +115,7 @@ class Worker:
         return [pid for pid in children(self.main) if "worker.sweeper" in command_of(pid)]
 
     def cpu(self) -> dict[str, float]:
-        """Seconds of processor time so far: children (those that were replaced meanwhile too), main process, sweeper."""
+        """Seconds of processor time so far: children (replaced ones too), main process, sweeper."""
         main, sweeper = cpu_seconds(self.main), sum(map(cpu_seconds, self.sweeper()))
         return {"children": family_seconds(self.main) - main - sweeper, "main": main, "sweeper": sweeper}
 
