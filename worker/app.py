@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from celery import Celery
 from kombu.exceptions import KombuError
 
+from worker import transport
 from worker.doorbell import BrokerAwayError
 from worker.messages import TASK_OF, Queue
 from worker.settings_check import masked_url
@@ -20,6 +21,7 @@ from worker.settings_check import masked_url
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+transport.install()
 app: Final = Celery("reroot")
 app.config_from_object("celeryconfig")
 
