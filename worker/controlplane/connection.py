@@ -22,6 +22,9 @@ Connection = psycopg.Connection[TupleRow]
 CONNECT_TIMEOUT: Final = 5
 """Seconds for one connection attempt."""
 
+_PREPARE_AFTER: Final = 5
+"""Uses of a statement after which it is prepared. Planning took a third of the server's processor time for a move."""
+
 
 class ControlPlaneError(Exception):
     """Root of what can go wrong with the control plane. The text is one line and holds no password."""
@@ -51,6 +54,8 @@ _TRANSLATION: Final[tuple[tuple[type[psycopg.Error], type[ControlPlaneError]], .
     # The server cuts a connection that is silent, or busy, for too long, and does not count that as operational.
     (errors.IdleInTransactionSessionTimeout, ControlPlaneAwayError),
     (errors.TransactionTimeout, ControlPlaneAwayError),
+    # Another program's DDL changed a column of a prepared statement's result: a new connection prepares it anew.
+    (errors.FeatureNotSupported, ControlPlaneAwayError),
     (psycopg.OperationalError, ControlPlaneAwayError),
     (psycopg.InterfaceError, ControlPlaneAwayError),
 )
@@ -78,14 +83,14 @@ def plain_url(url: str) -> str:
     return scheme.split("+")[0] + separator + rest
 
 
-def connect(url: str, *, role: str, autocommit: bool = True) -> Connection:
+def connect(url: str, *, role: str, autocommit: bool = True, prepare: bool = False) -> Connection:
     """Open a connection named ``reroot-<role>`` in ``pg_stat_activity``.
 
-    No statement is prepared: behind a pooler in transaction mode the next one may run on another backend.
-    Raises ControlPlaneAwayError.
+    ``prepare``: for statements that are sent again and again. Never behind a pooler: in transaction mode the next
+    statement may run on another backend. Raises ControlPlaneAwayError.
     """
     with translated():
-        return psycopg.connect(
+        connection = psycopg.connect(
             plain_url(url),
             autocommit=autocommit,
             prepare_threshold=None,
@@ -96,6 +101,16 @@ def connect(url: str, *, role: str, autocommit: bool = True) -> Connection:
             keepalives_interval=5,
             keepalives_count=3,
         )
+        if prepare and not through_pooler(connection):
+            connection.prepare_threshold = _PREPARE_AFTER
+        connection.rollback()
+    return connection
+
+
+def through_pooler(connection: Connection) -> bool:
+    """Whether a pooler stands between: it tells its clients a process number of its own. Raises psycopg's errors."""
+    row: Any = connection.execute("SELECT pg_backend_pid()").fetchone()
+    return bool(row[0] != connection.info.backend_pid)
 
 
 def column_type(connection: Connection, table: str, column: str) -> sql.SQL:

@@ -17,6 +17,7 @@ from worker.controlplane.connection import (
     ControlPlaneAwayError,
     ControlPlaneError,
     connect,
+    through_pooler,
     translated,
 )
 from worker.controlplane.election import CLASS
@@ -98,7 +99,7 @@ def _clock(findings: Findings, connection: Connection) -> None:
 
 
 def _way(findings: Findings, connection: Connection, url: str, direct_url: str | None) -> None:
-    if not _pooled(connection):
+    if not through_pooler(connection):
         findings.green("way", "direct")
         return
     mode = _pooler_mode(connection, url)
@@ -107,15 +108,10 @@ def _way(findings: Findings, connection: Connection, url: str, direct_url: str |
         findings.yellow("way", says, _MIGRATION_URL)
         return
     with closing(connect(direct_url, role="doctor")) as other:
-        if _pooled(other):
+        if through_pooler(other):
             findings.yellow("way", f"{mode}, and REROOT_MIGRATION_URL leads to a pooler too", _MIGRATION_URL)
         else:
             findings.green("way", f"{mode}, and a direct one for migrations and LISTEN")
-
-
-def _pooled(connection: Connection) -> bool:
-    """A pooler tells its clients a process number of its own."""
-    return bool(_one(connection, "SELECT pg_backend_pid()") != connection.info.backend_pid)
 
 
 def _pooler_mode(connection: Connection, url: str) -> str:

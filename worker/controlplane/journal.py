@@ -26,7 +26,10 @@ RETURNING id
 
 _CLOSE: Final = """
 UPDATE reroot.pointers SET closed_at = clock_timestamp(), outcome = %s WHERE id = %s AND closed_at IS NULL
+RETURNING set_config('synchronous_commit', 'off', true)
 """
+"""Committed without waiting for the disk: what comes after it does wait, and an entry that a crash of Postgres opens
+again is one whose process died before it closed it."""
 
 ENTRIES_OF: Final = """
 (SELECT json_agg(json_build_array(p.id, p.action, p.namespace, p.table_name, p.table_uuid, p.metadata_location,

@@ -51,7 +51,7 @@ SELECT {move},
        d.id IS NOT NULL, d.workspace_id::text, d.iceberg_namespace, d.schema_id IS NOT NULL, c.workspace_id::text,
        c.slug, s.slug, m.warehouse, l.snapshot_id,
        extract(epoch FROM w.down_until - clock_timestamp())::float8, w.strategy, coalesce(w.set_by_operator, false),
-       {entries}
+       {entries}, set_config('synchronous_commit', 'off', true)
 FROM m
 LEFT JOIN datasets d ON d.id = %(dataset)s::{dataset_type}
 LEFT JOIN schemas s ON s.id = d.schema_id
@@ -63,6 +63,8 @@ LEFT JOIN LATERAL (
     ORDER BY finished_at DESC NULLS LAST, id DESC LIMIT 1
 ) l ON true
 """
+"""Committed without waiting for the disk. The journal's entry and the flip do wait, and take the claim along; a crash
+of Postgres before them ends the lock's connection too, and is a process that died before its claim."""
 
 _NAMESPACE: Final = "SELECT iceberg_namespace FROM datasets WHERE id = %s::{dataset_type}"
 
@@ -186,7 +188,7 @@ class PostgresControlPlane:
         if row is None:
             return None
         claimed = _move(row)
-        down_for, strategy, strategy_set, open_entries = row[_MOVE_COLUMNS + 9 :]
+        down_for, strategy, strategy_set, open_entries, _ = row[_MOVE_COLUMNS + 9 :]
         dataset = _dataset(row[_MOVE_COLUMNS:], claimed.workspace_id)
         away_for, probing = self._may_ask(dataset.warehouse, down_for)
         known = None if strategy is None else Strategy(strategy)
@@ -251,12 +253,16 @@ class PostgresControlPlane:
     @contextmanager
     def _on_second(self) -> Iterator[Connection]:
         connection = self._fresh_second()
-        with translated():
-            yield connection
+        try:
+            with translated():
+                yield connection
+        except ControlPlaneAwayError:
+            connection.close()
+            raise
 
     def _fresh_second(self) -> Connection:
         if self._second is None or self._second.closed:
-            self._second = connect(self._url, role="ledger")
+            self._second = connect(self._url, role="ledger", prepare=True)
         return self._second
 
     def _fresh_locks(self) -> Connection:
@@ -265,7 +271,7 @@ class PostgresControlPlane:
             if connection.info.transaction_status is TransactionStatus.IDLE:
                 return connection
             connection.close()  # what an interrupted attempt left half done is rolled back by the server
-        self._locks = connect(self._url, role="lock", autocommit=False)
+        self._locks = connect(self._url, role="lock", autocommit=False, prepare=True)
         return self._locks
 
 

@@ -111,11 +111,12 @@ _KEPT: Final = (
     "UPDATE reroot.pointers SET closed_at = clock_timestamp(), outcome = 'kept'"
     " WHERE id = ANY(%(entries)s) AND closed_at IS NULL"
 )
-_EVENT: Final = (
-    "INSERT INTO reroot.move_events (dataset_id, claim, event, transition, from_state, to_state, worker, detail)"
-    " SELECT dataset_id, claim, %(event)s, %(letter)s, %(from)s, state, worker, %(detail)s::jsonb"
-    " FROM reroot.moves WHERE dataset_id = %(dataset)s"
+_AND_EVENT: Final = (
+    " RETURNING dataset_id, claim, state, worker)"
+    " INSERT INTO reroot.move_events (dataset_id, claim, event, transition, from_state, to_state, worker, detail)"
+    " SELECT dataset_id, claim, %(event)s, %(letter)s, %(from)s, state, worker, %(detail)s::jsonb FROM changed"
 )
+"""Around the statement that changes the ledger's row: as many rows as that one changes."""
 
 
 def hold(connection: Connection, dataset_id: str, *, queue_for: float | None, idle_seconds: float) -> bool:
@@ -261,8 +262,7 @@ class PostgresLock:
                     placed = self._run(column, values) if column else None
                     for statement in others:
                         self._run(statement, values)
-                    changed = self._run(ledger, values)
-                    self._run(_EVENT, values)
+                    changed = self._run(f"WITH changed AS ({ledger}{_AND_EVENT}", values)
                     for statement in after:
                         self._run(statement, values)
             except RowsBusyError:

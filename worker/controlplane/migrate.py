@@ -21,7 +21,7 @@ from sqlalchemy import Connection as AlchemyConnection
 from sqlalchemy import NullPool, create_engine
 from sqlalchemy.exc import DBAPIError
 
-from worker.controlplane.connection import Connection, connect, translated
+from worker.controlplane.connection import Connection, connect, through_pooler, translated
 from worker.controlplane.migrations.steps import MigrationRefusedError, Patience, Steps, here
 
 if TYPE_CHECKING:
@@ -172,11 +172,8 @@ def _alone(connection: Connection, say: Callable[[str], None]) -> Iterator[None]
 
 
 def _require_session(connection: Connection) -> None:
-    """Behind a pooler the lock and the timeouts would end up in sessions that are handed to other programs.
-
-    A pooler tells its clients a process number of its own.
-    """
-    if _one(connection, "SELECT pg_backend_pid()") != connection.info.backend_pid:
+    """Behind a pooler the lock and the timeouts would end up in sessions that are handed to other programs."""
+    if through_pooler(connection):
         raise MigrationRefusedError(
             "this way to Postgres goes through a pooler: set REROOT_MIGRATION_URL to a direct one"
         )
