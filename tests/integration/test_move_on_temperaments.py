@@ -170,6 +170,40 @@ def test_auto_finds_the_way_and_moves(lake: Lake) -> None:
     assert lake.strategy() == MOVES_BY[lake.double.temperament.name]
 
 
+MANY = 500 if NIGHTLY else 20
+KEEP_ONE_NAME = ["lakekeeper-0.13.3", "lakekeeper-main"]
+SAYS_NO_AND_DOES_IT = ["gravitino-1.2-authorization"]
+
+
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("lake", KEEP_ONE_NAME, indirect=True)
+def test_many_are_renamed_and_nothing_is_ever_dropped(lake: Lake) -> None:
+    """A drop purges there unless it is told not to, and two names for one table cannot be had."""
+    subjects = [lake.subject() for _ in range(MANY)]
+    for subject in subjects:
+        assert lake.finish(subject) == "done", lake.row(subject)
+    assert lake.strategy() == "rename"
+    assert lake.proxy.requests[Kind.RENAME] == MANY
+    assert lake.proxy.requests[Kind.REGISTER] == 2  # two refusals tell
+    assert lake.proxy.requests[Kind.DROP] == 0
+    assert lake.double.warehouse(WAREHOUSE).purged == []
+    for subject in subjects[:: MANY // 20]:
+        lake.check_whole(subject, subject.new)
+
+
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("lake", SAYS_NO_AND_DOES_IT, indirect=True)
+def test_many_are_registered_although_every_registration_answers_500(lake: Lake) -> None:
+    subjects = [lake.subject() for _ in range(MANY)]
+    for subject in subjects:
+        assert lake.finish(subject) == "done", lake.row(subject)
+    assert lake.strategy() == "register"
+    assert lake.proxy.answers[Kind.REGISTER, 500] == lake.proxy.requests[Kind.REGISTER] == MANY
+    assert lake.double.warehouse(WAREHOUSE).purged == []
+    for subject in subjects[:: MANY // 20]:
+        lake.check_whole(subject, subject.new)
+
+
 def test_there_and_back(lake: Lake) -> None:
     subject = lake.subject()
     assert lake.finish(subject) == "done", lake.row(subject)

@@ -140,6 +140,8 @@ class FaultProxy:
     """How many requests of each kind arrived."""
     done: Counter[tuple[Kind, str]] = field(default_factory=Counter)
     """How often each fault was done to each kind."""
+    answers: Counter[tuple[Kind, int]] = field(default_factory=Counter)
+    """How often the server behind answered each kind with each status."""
 
     def __post_init__(self) -> None:
         self._rules: dict[int, _Active] = {}
@@ -269,6 +271,8 @@ class FaultProxy:
             raise HangUp from error
         kept = {name: value for name, value in response.headers.items() if name.lower() not in _OWN_HEADERS}
         answer = Answer(response.status, response.data, response.headers.get("Content-Type", ""), kept)
+        with self._mutex:
+            self.answers[route_of(request.method, request.target).kind, answer.status] += 1
         if request.method == "GET":
             self._remember(request, answer)
         return answer
