@@ -33,7 +33,9 @@ ONCE: Final = ("config", "token", "namespace", "list")
 """Requests that a process makes once, not once per move."""
 
 PATIENCE: Final = 900
-WARM_UP: Final = 800
+WARM_UP: Final = 5000
+"""Tables that the bare loop moves before anything is measured: until then the server's virtual machine compiles, and
+takes up to four times the processor time for a request."""
 
 QUIET: Final = 0.3
 BUSY: Final = 0.5
@@ -159,7 +161,7 @@ def warm_up(stack: Stack) -> None:
     """Make the namespaces, and let the server's virtual machine compile what it will run."""
     bare.prepare(stack.server_port, [place.namespace for place in stack.population.places])
     stack.proxy.delay(0)
-    bare.run(stack.proxy.port, errands(stack, stack.lake.bear(WARM_UP)), 4)
+    bare.run(stack.proxy.port, errands(stack, stack.lake.bear(WARM_UP)), 8)
 
 
 def measure_large(stack: Stack, snapshots: int = 2000, moves: int = 100) -> str:
