@@ -4,11 +4,18 @@ from __future__ import annotations
 
 from contextlib import closing
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
-from worker.controlplane.connection import Connection, connect
+import pytest
+
+from worker.controlplane.connection import Connection, ControlPlaneAwayError, connect
 from worker.controlplane.ledger import PostgresControlPlane
+from worker.moves.ports import LockLostError
+from worker.outcome import Retry
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from tests.support.controlplane import ControlPlaneFixture
 
 OFTEN = 8
@@ -35,9 +42,15 @@ def test_behind_a_pooler_nothing_is_prepared(pooled_database: str) -> None:
         assert prepared(connection) == 0
 
 
-def test_a_column_that_changes_its_type_under_a_prepared_statement_is_read_anew(
-    database: str, control_plane: ControlPlaneFixture
-) -> None:
+@pytest.fixture
+def plane(database: str) -> Iterator[PostgresControlPlane]:
+    plane = PostgresControlPlane(database, worker="w", warehouse_for=lambda _: "w", attempt_seconds=60)
+    yield plane
+    plane.disconnect()
+
+
+def planned(control_plane: ControlPlaneFixture) -> str:
+    """A dataset with a move that waits."""
     workspace = control_plane.workspace()
     dataset = control_plane.dataset(workspace, None)
     control_plane.execute(
@@ -45,13 +58,54 @@ def test_a_column_that_changes_its_type_under_a_prepared_statement_is_read_anew(
         " VALUES (%s, %s, 'datasets.t', 't', 'a.b')",
         (dataset, workspace),
     )
-    plane = PostgresControlPlane(database, worker="w", warehouse_for=lambda _: "w", attempt_seconds=60)
-    try:
-        for _ in range(OFTEN):
-            assert plane.peek(dataset) is not None
-        control_plane.execute("ALTER TABLE reroot.moves ALTER COLUMN table_name TYPE varchar(500)")
-        move = plane.peek(dataset)
-        assert move is not None
-        assert move.table_name == "t"
-    finally:
-        plane.disconnect()
+    return dataset
+
+
+def take_writes(control_plane: ControlPlaneFixture, database: str, *, yes: bool) -> None:
+    """What connections that are opened from now on may do: as after a failover, the open ones stay as they are."""
+    name, value = urlsplit(database).path.removeprefix("/"), "off" if yes else "on"
+    control_plane.execute(f"ALTER DATABASE {name} SET default_transaction_read_only = {value}")
+
+
+def test_a_claim_on_a_server_that_takes_no_writes_is_made_on_another_connection(
+    database: str, control_plane: ControlPlaneFixture, plane: PostgresControlPlane
+) -> None:
+    dataset = planned(control_plane)
+    take_writes(control_plane, database, yes=False)
+    move = plane.peek(dataset)
+    assert move is not None
+    with pytest.raises(ControlPlaneAwayError, match="read-only"):
+        plane.claim(move)
+    take_writes(control_plane, database, yes=True)
+    assert plane.claim(move) is not None
+
+
+def test_a_lock_on_a_server_that_takes_no_writes_is_lost_and_the_next_one_is_not(
+    database: str, control_plane: ControlPlaneFixture, plane: PostgresControlPlane
+) -> None:
+    dataset = planned(control_plane)
+    move = plane.peek(dataset)
+    assert move is not None
+    claimed = plane.claim(move)
+    assert claimed is not None
+    take_writes(control_plane, database, yes=False)
+    with plane.lock(dataset, queue_for=None) as lock:
+        assert lock is not None
+        with pytest.raises(LockLostError, match="read-only"):
+            lock.end(claimed, Retry(1, "why"))
+    take_writes(control_plane, database, yes=True)
+    with plane.lock(dataset, queue_for=None) as lock:
+        assert lock is not None
+        assert lock.end(claimed, Retry(1, "why"))
+
+
+def test_a_column_that_changes_its_type_under_a_prepared_statement_is_read_anew(
+    control_plane: ControlPlaneFixture, plane: PostgresControlPlane
+) -> None:
+    dataset = planned(control_plane)
+    for _ in range(OFTEN):
+        assert plane.peek(dataset) is not None
+    control_plane.execute("ALTER TABLE reroot.moves ALTER COLUMN table_name TYPE varchar(500)")
+    move = plane.peek(dataset)
+    assert move is not None
+    assert move.table_name == "t"

@@ -31,7 +31,10 @@ class ControlPlaneError(Exception):
 
 
 class ControlPlaneAwayError(ControlPlaneError):
-    """Postgres cannot be reached, is starting or stopping, or cut the connection. What was sent may have been done."""
+    """Postgres cannot be reached, is starting or stopping, or cut the connection, or this one takes no writes.
+
+    What was sent may have been done. The connection is of no more use.
+    """
 
 
 class RowsBusyError(ControlPlaneError):
@@ -56,6 +59,8 @@ _TRANSLATION: Final[tuple[tuple[type[psycopg.Error], type[ControlPlaneError]], .
     (errors.TransactionTimeout, ControlPlaneAwayError),
     # Another program's DDL changed a column of a prepared statement's result: a new connection prepares it anew.
     (errors.FeatureNotSupported, ControlPlaneAwayError),
+    # A failover made a replica of it, or an old address leads to one: a new connection finds the primary.
+    (errors.ReadOnlySqlTransaction, ControlPlaneAwayError),
     (psycopg.OperationalError, ControlPlaneAwayError),
     (psycopg.InterfaceError, ControlPlaneAwayError),
 )

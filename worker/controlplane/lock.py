@@ -150,7 +150,7 @@ class PostgresLock:
 
     def alive(self) -> None:
         """Ask the connection itself. Raises LockLostError."""
-        with _or_lost():
+        with _or_lost(self._connection):
             self._connection.execute("SELECT 1")
 
     def flip(self, claimed: Claimed, flip: Flip) -> Written:
@@ -177,7 +177,7 @@ class PostgresLock:
         """The flip's rows, taken and checked, and a short leash for the connection."""
         values = self._flip_values(claimed, flip) | {"idle": f"{int(idle_seconds * 1000)}ms"}
         connection = self._connection
-        with _or_lost():
+        with _or_lost(connection):
             try:
                 with translated(), connection.pipeline():
                     connection.execute("SAVEPOINT ready")
@@ -253,7 +253,7 @@ class PostgresLock:
     ) -> Written:
         """All of it in the lock's transaction, counted before the commit."""
         connection = self._connection
-        with _or_lost():
+        with _or_lost(connection):
             try:
                 with translated(), connection.pipeline():
                     connection.execute("SAVEPOINT ready")
@@ -295,12 +295,16 @@ def _refusal(placed: Any, changed: Any) -> Written | None:
 
 
 @contextmanager
-def _or_lost() -> Iterator[None]:
-    """A broken connection is a lost lock. After a COMMIT without an answer the ledger itself says how it went."""
+def _or_lost(connection: Connection) -> Iterator[None]:
+    """A broken connection is a lost lock. After a COMMIT without an answer the ledger itself says how it went.
+
+    It is closed: one that still answers, but takes no writes any more, would lose every lock that follows.
+    """
     try:
         with translated():
             yield
     except ControlPlaneAwayError as error:
+        connection.close()
         raise LockLostError(str(error)) from error
 
 
