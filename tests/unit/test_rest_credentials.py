@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import time
+import traceback
 from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -52,6 +53,40 @@ class TestWhoWeAre:
         with OddServer(FREE) as server, catalog(server, properties=properties) as opened:
             opened.namespace_exists(("main",))
         assert server.received[0].headers["X-Iceberg-Access-Delegation"] == "client-managed"
+
+
+def told(error: BaseException) -> str:
+    """Everything that a log or an event of Celery's shows of an error."""
+    return repr(error) + "".join(traceback.format_exception(error))
+
+
+@pytest.mark.parametrize("held", ["hush\nhush", "hush-hush\r", "hush-hush—", "hush\x00hush"])
+class TestWhatNoHeaderCanCarry:
+    """http.client refuses it with an exception that quotes it whole."""
+
+    def test_a_token(self, held: str) -> None:
+        with OddServer(FREE) as server, catalog(server, auth=CatalogAuth.TOKEN, token=SecretStr(held)) as opened:
+            error = refused(lambda: opened.load(OLD))
+            assert server.config_received == []
+        assert (error.code, error.kind) == (ErrorCode.UNAUTHORIZED, ErrorKind.TRANSIENT)
+        assert "set it anew" in str(error)
+        assert "hush" not in told(error)
+
+    def test_a_token_that_was_handed_out(self, held: str) -> None:
+        with oauth([token(held)], FREE) as (opened, server, _):
+            error = refused(lambda: opened.load(OLD))
+            assert server.config_received == []
+        assert (error.code, error.kind) == (ErrorCode.UNAUTHORIZED, ErrorKind.TRANSIENT)
+        assert "hush" not in told(error)
+
+
+@pytest.mark.parametrize("held", ["hush\nhush", "hush-hush—"])
+def test_a_property_that_no_header_can_carry(held: str) -> None:
+    with OddServer(FREE) as server, catalog(server, properties={"header.X-Key": SecretStr(held)}) as opened:
+        error = refused(lambda: opened.load(OLD))
+        assert server.config_received == []
+    assert (error.code, error.kind) == (ErrorCode.INVALID, ErrorKind.PERMANENT)
+    assert "hush" not in told(error)
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from worker.lakehouse.connection import CatalogConnection, CatalogType
 from worker.lakehouse.lakehouse import open_lakehouse
 from worker.lakehouse.port import Catalog, CatalogError, ErrorCode, ErrorKind
 from worker.lakehouse.rest_answers import Answer, read_answer
-from worker.lakehouse.rest_errors import ROWS, SILENCES, Call, classify
+from worker.lakehouse.rest_errors import ROWS, SILENCES, Call, classify, silence_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -271,6 +271,8 @@ def test_tls_where_none_is_spoken() -> None:
 def test_every_silence_is_classified_for_reads_and_changes() -> None:
     for silence in SILENCES:
         assert silence.text
+    assert silence_error(Call.DROP, ValueError("hush-hush"), about="it").kind is ErrorKind.UNKNOWN
+    assert "hush" not in str(silence_error(Call.LOAD, LookupError("hush-hush"), about="it"))
     assert classify(Call.LOAD, Answer(599)) == (ErrorCode.UNCLEAR, ErrorKind.TRANSIENT)
     assert classify(Call.DROP, Answer(599)) == (ErrorCode.UNCLEAR, ErrorKind.UNKNOWN)
 

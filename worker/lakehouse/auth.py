@@ -10,6 +10,7 @@ revoked token until it expires.
 
 from __future__ import annotations
 
+import re
 import time
 from base64 import b64encode
 from http import HTTPStatus
@@ -34,6 +35,9 @@ _MARGIN: Final = 60.0
 """Seconds before its end at which a token is no longer used."""
 _LIFETIME: Final = 3600.0
 """Seconds for which a token is used whose server does not say how long it lasts."""
+_SENDABLE: Final = re.compile(r"[\x20-\x7e\xa0-\xff]*")
+"""What a header can carry. Checked here: what http.client says of anything else quotes it whole."""
+_NOT_SENDABLE: Final = "holds a line break or another character that no header can carry"
 
 
 class Authorization(Protocol):
@@ -109,6 +113,10 @@ class ClientCredentials(Authorization):
                 if self._held is None or now >= self._end:
                     raise
                 return self._held
+            if not _SENDABLE.fullmatch(token.access_token):
+                raise CatalogError(
+                    ErrorCode.UNAUTHORIZED, ErrorKind.TRANSIENT, f"the token endpoint's token {_NOT_SENDABLE}"
+                )
             lifetime = _LIFETIME if token.expires_in is None else float(token.expires_in)
             # A token that lasts a minute or less would be fetched anew for each request otherwise.
             self._until, self._end = now + max(lifetime - _MARGIN, lifetime / 2), now + lifetime
@@ -132,7 +140,7 @@ class ClientCredentials(Authorization):
                 redirect=False,
                 retries=False,
             )
-        except (HTTPError, OSError) as failure:
+        except (HTTPError, OSError, ValueError) as failure:
             raise silence_error(Call.TOKEN, failure, about=about) from None
         if response.status != HTTPStatus.OK:
             raise error_for(Call.TOKEN, _refusal(response.status, response.data), about=about)
@@ -183,6 +191,9 @@ def authorization(connection: CatalogConnection, pool: PoolManager) -> Authoriza
             pair = f"{connection.user or ''}:{_plain(connection.password)}"
             return Unchanging(SecretStr("Basic " + b64encode(pair.encode()).decode()))
         case CatalogAuth.TOKEN:
-            return Unchanging(SecretStr("Bearer " + _plain(connection.token)))
+            token = _plain(connection.token)
+            sendable = _SENDABLE.fullmatch(token)
+            problem = f"the token {_NOT_SENDABLE}: set it anew, as one line of plain text"
+            return Unchanging(SecretStr("Bearer " + token)) if sendable else Impossible(problem)
         case CatalogAuth.OAUTH2:
             return ClientCredentials(connection, pool)

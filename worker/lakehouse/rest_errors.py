@@ -238,11 +238,21 @@ SILENCES: Final = (
     Silence((LocationValueError,), ErrorCode.INVALID, _PERMANENT, "its address is not a URL"),
     # Reset, closed without an answer, cut in the middle of one, or an answer that is not HTTP.
     Silence((HTTPError, OSError), ErrorCode.UNCLEAR, DOUBT, "the connection broke"),
+    # http.client, before it sends anything: a header among the properties with a line break, or outside latin-1.
+    Silence(
+        (ValueError,),
+        ErrorCode.INVALID,
+        _PERMANENT,
+        "a header among its properties cannot be sent: it must be one line of plain text",
+        r"invalid header|codec can't encode",
+    ),
+    # Whatever else: it must not leave as it is, because its text may quote what was sent.
+    Silence((BaseException,), ErrorCode.UNCLEAR, DOUBT, "asking failed in an unexpected way"),
 )
 
 
 def silence_error(call: Call, failure: BaseException, *, about: str) -> CatalogError:
-    """The error for a request that got no answer."""
+    """The error for a request that got no answer. To be raised ``from None``: the failure may quote a header."""
     shown = str(failure)
     row = next(
         row for row in SILENCES if isinstance(failure, row.exceptions) and re.search(row.sign, shown, re.IGNORECASE)

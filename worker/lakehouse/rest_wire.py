@@ -137,7 +137,7 @@ class Wire:
             )
             body: bytes = response.data
         except (HTTPError, OSError, ValueError) as failure:
-            raise silence_error(request.call, failure, about=request.about) from failure
+            raise silence_error(request.call, failure, about=request.about) from None
         if response.status in {HTTPStatus.OK, HTTPStatus.NO_CONTENT} and not _deceives(body):
             return body
         raise _AnsweredError(response.status, _error(request, response.status, body, response.headers))
