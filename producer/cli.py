@@ -30,7 +30,12 @@ from producer import (
 )
 from producer.ends import LEFT, OUT_OF_REACH, USAGE, CommandError
 from producer.screen import printable
-from worker.controlplane.connection import ControlPlaneAwayError, ControlPlaneError, RowsBusyError
+from worker.controlplane.connection import (
+    AddressRefusedError,
+    ControlPlaneAwayError,
+    ControlPlaneError,
+    RowsBusyError,
+)
 from worker.settings import SettingsError
 
 if TYPE_CHECKING:
@@ -93,6 +98,8 @@ def explained(error: BaseException) -> tuple[list[str], int]:
             return [str(error)], error.code
         case SettingsError():
             return list(error.complaints), USAGE
+        case AddressRefusedError():
+            return [str(error)], USAGE
         case typer.TyperException():
             return [f"{error.format_message()} (reroot --help)"], USAGE
         case ControlPlaneAwayError():

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from producer.ends import LEFT, CommandError
-from worker.controlplane.connection import ControlPlaneRefusedError
+from worker.controlplane.connection import AddressRefusedError, ControlPlaneRefusedError
 from worker.settings import load_settings
 
 if TYPE_CHECKING:
@@ -91,5 +91,7 @@ def _refusals_in_their_own_words() -> Iterator[None]:
     """A migration that refuses says what to do; every other error is the same as for the other commands."""
     try:
         yield
+    except AddressRefusedError:
+        raise
     except ControlPlaneRefusedError as refusal:
         raise CommandError(str(refusal)) from refusal

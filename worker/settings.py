@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, SecretStr, ValidationError, field_validator
 
-from worker.settings_check import MASK, PREFIX, masked_url, misspelt, rising
+from worker.settings_check import MASK, PREFIX, broker_url_flaw, masked_url, misspelt, postgres_url_flaw, rising
 from worker.settings_overrides import Override, content, overridden, parse
 
 if TYPE_CHECKING:
@@ -29,12 +29,20 @@ MAX_GRACE_SECONDS: Final = 86_400
 WORKSPACE_HEX: Final = "{workspace_hex}"
 """What a warehouse template replaces by the workspace id's hex digits."""
 
+_KILL_MARGIN: Final = 60.0
+
 _SCHEMES: Final = {
     "database_url": ("postgresql", "postgres"),
     "migration_url": ("postgresql", "postgres"),
     "broker_url": ("redis", "rediss"),
 }
 _CATALOG_SCHEMES: Final = {"rest": ("http", "https"), "sql": ("postgresql", "postgres", "sqlite")}
+
+_FLAWS: Final = {
+    "database_url": postgres_url_flaw,
+    "migration_url": postgres_url_flaw,
+    "broker_url": broker_url_flaw,
+}
 
 _COMPANIONS: Final = {
     "none": ((), ()),
@@ -143,6 +151,11 @@ class Settings(BaseModel):
         if complaints:
             raise SettingsError(complaints)
         return self._secret("catalog_uri", "")
+
+    @property
+    def longest_attempt_seconds(self) -> float:
+        """After so long no attempt lives: its process was killed, with time to spare."""
+        return self.time_limit_seconds + _KILL_MARGIN
 
     def warehouse_for(self, workspace_id: str) -> str:
         """The warehouse of a workspace that has no row of its own in ``reroot.tenants``."""
@@ -279,7 +292,7 @@ def _contradictions(settings: Settings) -> list[str]:
                 (variable("visibility_timeout_seconds"), settings.visibility_timeout_seconds, False),
             )
         ),
-        *_wrong_schemes(settings),
+        *(_wrong_schemes(settings) or _unreadable(settings)),
         *_wrong_warehouse(settings),
         *_wrong_auth(settings),
         *_wrong_overrides(settings),
@@ -294,6 +307,17 @@ def _wrong_schemes(settings: Settings) -> list[str]:
         if value and value.get_secret_value().partition("://")[0].split("+")[0] not in schemes:
             wanted = " or ".join(f"{scheme}://" for scheme in schemes)
             complaints.append(f"{variable(name)}: should begin with {wanted}")
+    return complaints
+
+
+def _unreadable(settings: Settings) -> list[str]:
+    """Addresses that whoever connects would refuse, with an error that quotes them."""
+    complaints = []
+    for name, flaw_of in _FLAWS.items():
+        value: SecretStr | None = getattr(settings, name)
+        flaw = flaw_of(value.get_secret_value()) if value else ""
+        if flaw:
+            complaints.append(f"{variable(name)}: {flaw}")
     return complaints
 
 

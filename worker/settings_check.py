@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -31,12 +32,71 @@ _SERVICE_LINK: Final = re.compile(
 )
 _SERVICE_ADDRESS: Final = re.compile(r"^(tcp|udp|sctp)://")
 _URL_PASSWORD: Final = re.compile(r"(?P<user>[a-z][a-z0-9+.-]*://[^\s/:@]*):(?P<password>[^\s/]*)@", re.IGNORECASE)
-_QUERY_SECRET: Final = re.compile(r"(?P<name>[?&](?:password|sslpassword|token|secret)=)[^&\s]+", re.IGNORECASE)
+_QUERY_SECRET: Final = re.compile(r"(?P<name>[?&](?:[a-z]*pas+w[a-z]*|token|secret)=)[^&\s]+", re.IGNORECASE)
+
+_STRAY_PERCENT: Final = re.compile(r"%(?![0-9a-f]{2})", re.IGNORECASE)
+_UNSEEN: Final = re.compile(r"[\x00-\x20\x7f]")
+_POSTGRES_HOST: Final = re.compile(r"(?:\[[^\[\]@]+\]|[^\[\]:@]*)(?P<port>:.*)?")
+_POSTGRES_PORT: Final = re.compile(r":\d*")
+
+_ENCODE: Final = "percent-encode the password"
+_NO_HOST: Final = f"its host cannot be read: {_ENCODE}"
+_NO_PORT: Final = f"its port is not a number: {_ENCODE}"
 
 
 def masked_url(text: str) -> str:
     """``text`` with the password of every URL in it replaced."""
     return _QUERY_SECRET.sub(rf"\g<name>{MASK}", _URL_PASSWORD.sub(rf"\g<user>:{MASK}@", text))
+
+
+def postgres_url_flaw(url: str) -> str:
+    """Why libpq cannot read the address, or nothing. Its own error would quote the password."""
+    flaw = _character_flaw(url)
+    if flaw:
+        return flaw
+    # As libpq takes it apart, which is not how urllib does: a password may hold ? and #, and there may be many hosts.
+    user, at, behind = url.partition("://")[2].partition("@")
+    place = behind if at and "/" not in user else user + at + behind
+    for host in re.split(r"[/?]", place, maxsplit=1)[0].split(","):
+        found = _POSTGRES_HOST.fullmatch(host)
+        if found is None:
+            return _NO_HOST
+        if not _POSTGRES_PORT.fullmatch(found["port"] or ":"):
+            return _NO_PORT
+    return ""
+
+
+def broker_url_flaw(url: str) -> str:
+    """Why kombu cannot read the address, or addresses with semicolons between, or nothing."""
+    flaws = (_character_flaw(each) or _redis_flaw(each) for each in url.split(";"))
+    return next((flaw for flaw in flaws if flaw), "")
+
+
+def _redis_flaw(url: str) -> str:
+    scheme, _, rest = url.partition("://")
+    if "+" in scheme:
+        return ""  # a socket, whose path is a file's
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return _NO_HOST
+    try:
+        _ = parts.port
+    except ValueError:
+        return _NO_PORT
+    if "@" not in parts.netloc and "@" in rest:
+        return _NO_HOST
+    if not re.fullmatch(r"/*\d*", parts.path):
+        return "its path should be the number of a database, such as /0"
+    return ""
+
+
+def _character_flaw(url: str) -> str:
+    if _UNSEEN.search(url):
+        return f"it holds a space or a control character: {_ENCODE} (a space is %20)"
+    if _STRAY_PERCENT.search(url):
+        return f"it holds a % without two hex digits behind it: {_ENCODE} (% is %25)"
+    return ""
 
 
 def edits(left: str, right: str, limit: int) -> int:

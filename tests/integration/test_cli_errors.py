@@ -50,6 +50,15 @@ def test_a_misspelt_setting_is_one_line_and_exit_2(arguments: list[str]) -> None
     assert "REROOT_DATABASE_URL" in ended.one_line
 
 
+@pytest.mark.parametrize("rest", ["app:hush-hush%zz@h/db", "h/db?pasword=hush-hush", "h/db?hush-hush"])
+@pytest.mark.parametrize("arguments", [["status"], ["status", "--debug"], ["db", "check"]])
+def test_an_address_that_cannot_be_read_is_not_quoted(rest: str, arguments: list[str]) -> None:
+    ended = Operator(f"postgresql://{rest}").types(*arguments)
+    assert (ended.code, ended.out) == (2, "")
+    assert "percent-encode the password" in ended.err
+    assert "hush-hush" not in ended.err
+
+
 def test_without_a_database_in_the_settings_the_variable_is_named() -> None:
     operator = Operator(NO_POSTGRES)
     del operator.settings["REROOT_DATABASE_URL"]

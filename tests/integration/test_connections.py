@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import traceback
 from contextlib import closing
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import pytest
 
-from worker.controlplane.connection import Connection, ControlPlaneAwayError, connect
+from worker.controlplane.connection import AddressRefusedError, Connection, ControlPlaneAwayError, connect
 from worker.controlplane.ledger import PostgresControlPlane
 from worker.moves.ports import LockLostError
 from worker.outcome import Retry
@@ -40,6 +41,17 @@ def test_behind_a_pooler_nothing_is_prepared(pooled_database: str) -> None:
         for _ in range(OFTEN):
             connection.execute("SELECT 1")
         assert prepared(connection) == 0
+
+
+@pytest.mark.parametrize(
+    "rest", ["app:s3cret%zz@h/db", "app:a s3cret@h/db", "h/db?s3cret", "h/db?pasword=s3cret", "app:s3cret%ff@h/db"]
+)
+def test_an_address_that_libpq_refuses_is_not_quoted(rest: str) -> None:
+    with pytest.raises(AddressRefusedError) as caught:
+        connect(f"postgresql://{rest}", role="test")
+    shown = "".join(traceback.format_exception(caught.value))
+    assert "percent-encode the password" in shown
+    assert "s3cret" not in shown
 
 
 @pytest.fixture

@@ -265,6 +265,86 @@ def test_no_secret_is_in_an_error() -> None:
     assert "s3cret" not in "\n".join(lines)
 
 
+@pytest.mark.parametrize("parameter", ["password", "sslpassword", "pasword", "passwd"])
+def test_a_password_among_the_parameters_is_not_shown(parameter: str) -> None:
+    settings = load_settings({"REROOT_DATABASE_URL": f"postgresql://h/db?{parameter}=s3cret&sslmode=require"})
+    shown = str(describe(settings))
+    assert "s3cret" not in shown
+    assert "&sslmode=require" in shown
+
+
+@pytest.mark.parametrize("name", ["REROOT_DATABASE_URL", "REROOT_MIGRATION_URL"])
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("postgresql://app:s3cret%zz@h/db", "a % without two hex digits"),
+        ("postgresql://app:s3cret%@h/db", "a % without two hex digits"),
+        ("postgresql://app:a s3cret@h/db", "a space or a control character"),
+        ("postgresql://app:a\ns3cret@h/db", "a space or a control character"),
+        ("postgresql://app:s3cret/b@h/db", "its port is not a number"),
+        ("postgresql://h:s3cret/db", "its port is not a number"),
+        ("postgresql://h:5432,i:s3cret/db", "its port is not a number"),
+        ("postgresql://app:a@s3cret@h/db", "its host cannot be read"),
+        ("postgresql://app:s3cret@[::1/db", "its host cannot be read"),
+    ],
+)
+def test_an_address_of_postgres_that_libpq_would_quote_is_refused_without_a_quotation(
+    name: str, url: str, said: str
+) -> None:
+    (line,) = complaints(**{name: url})
+    assert line.startswith(f"{name}: ")
+    assert said in line
+    assert "percent-encode the password" in line
+    assert "s3cret" not in line
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("redis://:s3cret%zz@h/0", "percent-encode the password"),
+        ("redis://:a s3cret@h/0", "percent-encode the password"),
+        ("redis://:s3cret#b@h:6379/0", "percent-encode the password"),
+        ("redis://:12#s3cret@h:6379/0", "percent-encode the password"),
+        ("redis://:s3cret/b@h:6379/0", "percent-encode the password"),
+        ("redis://h:s3cret/0", "percent-encode the password"),
+        ("redis://:s3cret@[::1/0", "percent-encode the password"),
+        ("redis://h/s3cret", "its path should be the number of a database"),
+        ("redis://h/0;redis://i:s3cret/0", "percent-encode the password"),
+    ],
+)
+def test_an_address_of_the_broker_that_cannot_be_read_is_refused_without_a_quotation(url: str, said: str) -> None:
+    (line,) = complaints(REROOT_BROKER_URL=url)
+    assert line.startswith("REROOT_BROKER_URL: ")
+    assert said in line
+    assert "s3cret" not in line
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql:///db",
+        "postgresql://",
+        "postgres://h:/db",
+        "postgresql+psycopg://app:p%40ss%25@h:5432/db?sslmode=require",
+        "postgresql://app:p?a#b:c,d@h/db",
+        "postgresql://app@h,i:5433,[::1]:5434/db?target_session_attrs=read-write",
+        "postgresql://app@%2Fvar%2Frun/db",
+        "postgresql://h?dbname=a@b",
+        "redis://",
+        "redis://h",
+        "redis://h:6379/",
+        "redis:///1",
+        "redis://user:p%40ss@[::1]:6379/15?ssl_cert_reqs=none",
+        "rediss://:p@ss@h/0",
+        "redis+socket:///run/valkey.sock?virtual_host=1",
+        "redis://h/0;redis://i:6380/0",
+    ],
+)
+def test_an_address_that_can_be_read_is_taken(url: str) -> None:
+    name = "REROOT_BROKER_URL" if url.startswith("redis") else "REROOT_DATABASE_URL"
+    assert load_settings({name: url})
+
+
 def test_every_field_that_sounds_secret_is_typed_as_a_secret() -> None:
     secret_words = ("password", "secret", "token", "database_url", "migration_url", "broker_url", "uri")
     in_objects = ("properties", "overrides")

@@ -45,6 +45,16 @@ class ControlPlaneRefusedError(ControlPlaneError):
     """Postgres understood and refused: a missing right, table or schema version."""
 
 
+class AddressRefusedError(ControlPlaneRefusedError):
+    """The address cannot be read, so that nobody was asked. The text does not quote it."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the address of Postgres (REROOT_DATABASE_URL, REROOT_MIGRATION_URL) cannot be read:"
+            " percent-encode the password, and see the parameters behind the question mark"
+        )
+
+
 _TRANSLATION: Final[tuple[tuple[type[psycopg.Error], type[ControlPlaneError]], ...]] = (
     (errors.LockNotAvailable, RowsBusyError),
     (errors.DeadlockDetected, RowsBusyError),
@@ -92,20 +102,24 @@ def connect(url: str, *, role: str, autocommit: bool = True, prepare: bool = Fal
     """Open a connection named ``reroot-<role>`` in ``pg_stat_activity``.
 
     ``prepare``: for statements that are sent again and again. Never behind a pooler: in transaction mode the next
-    statement may run on another backend. Raises ControlPlaneAwayError.
+    statement may run on another backend. Raises ControlPlaneAwayError, AddressRefusedError.
     """
     with translated():
-        connection = psycopg.connect(
-            plain_url(url),
-            autocommit=autocommit,
-            prepare_threshold=None,
-            connect_timeout=CONNECT_TIMEOUT,
-            application_name=f"reroot-{role}",
-            keepalives=1,
-            keepalives_idle=10,
-            keepalives_interval=5,
-            keepalives_count=3,
-        )
+        try:
+            connection = psycopg.connect(
+                plain_url(url),
+                autocommit=autocommit,
+                prepare_threshold=None,
+                connect_timeout=CONNECT_TIMEOUT,
+                application_name=f"reroot-{role}",
+                keepalives=1,
+                keepalives_idle=10,
+                keepalives_interval=5,
+                keepalives_count=3,
+            )
+        except (psycopg.ProgrammingError, UnicodeError):
+            # libpq's text quotes what it cannot read, which is the password more often than not.
+            raise AddressRefusedError from None
         if prepare and not through_pooler(connection):
             connection.prepare_threshold = _PREPARE_AFTER
         connection.rollback()

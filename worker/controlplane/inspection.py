@@ -13,6 +13,7 @@ from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING, Any, Final
 
 from worker.controlplane.connection import (
+    AddressRefusedError,
     Connection,
     ControlPlaneAwayError,
     ControlPlaneError,
@@ -50,6 +51,8 @@ def inspect_postgres(url: str, direct_url: str | None) -> list[Check]:
         _schema(findings, direct_url or url)
     except ControlPlaneAwayError as error:
         findings.red("reach", str(error), "see that Postgres runs, and REROOT_DATABASE_URL", away=True)
+    except AddressRefusedError as error:
+        findings.red("reach", str(error), "write the address anew: postgresql://user:password@host:5432/name")
     except ControlPlaneError as error:
         findings.red("reach", str(error), "see what the role in REROOT_DATABASE_URL may do")
     return findings.checks
