@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sys
 import traceback
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -49,6 +49,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
+_INTERRUPTED: Final = 130
+"""What typer makes of a KeyboardInterrupt, without a word. No command ends with it."""
+
 Debug = Annotated[bool, typer.Option("--debug", help="Show where an error came from.")]
 
 
@@ -80,7 +83,7 @@ def run(arguments: Sequence[str]) -> int:
     """Run one command; its exit code. ``--debug`` may stand anywhere."""
     debug = "--debug" in arguments
     try:
-        ended = app([each for each in arguments if each != "--debug"], prog_name="reroot", standalone_mode=False)
+        return _ended([each for each in arguments if each != "--debug"])
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - the one place where every error becomes a line
         if debug:
             traceback.print_exception(error)
@@ -88,6 +91,12 @@ def run(arguments: Sequence[str]) -> int:
         for line in lines:
             sys.stderr.write(f"reroot: {printable(line)}\n")
         return code
+
+
+def _ended(arguments: list[str]) -> int:
+    ended = app(arguments, prog_name="reroot", standalone_mode=False)
+    if ended == _INTERRUPTED:
+        raise KeyboardInterrupt
     return ended if isinstance(ended, int) else 0
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from producer import cli
+from producer import cli, cli_status
 from producer.ends import LEFT
 from tests.support import ledger
 from tests.support.operator import Operator
@@ -104,6 +104,16 @@ def test_a_defect_is_one_line_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
     ended = Operator(NO_POSTGRES).types("status")
     assert ended.code == LEFT
     assert ended.one_line == "reroot: unexpected ZeroDivisionError: first (--debug shows where)"
+
+
+def test_an_interrupted_command_says_that_nothing_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli_status, "load_settings", interrupted)
+    ended = Operator(NO_POSTGRES).types("status")
+    assert ended.code == LEFT
+    assert ended.one_line == "reroot: interrupted; what was done stays done, and doing it again is safe"
 
 
 def test_a_reader_that_stops_reading_is_no_error_of_ours(control_plane: ControlPlaneFixture, database: str) -> None:
