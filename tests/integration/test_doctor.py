@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import psycopg
 import pytest
@@ -20,7 +21,7 @@ from tests.support.operator import NOWHERE, Operator
 from tests.support.rest_double import TEMPERAMENTS, Kind, RestDouble
 from tests.support.tables import make_table
 from worker.controlplane import inspection
-from worker.controlplane.connection import connect
+from worker.controlplane.connection import ControlPlaneAwayError, connect
 from worker.controlplane.election import CLASS
 from worker.controlplane.workers import note_alive
 from worker.identifiers import LEGACY_NAMESPACE, TableIdentifier
@@ -152,6 +153,40 @@ class TestPostgres:
         assert "warehouse reading" in found.at("green")
         assert "hush-hush" not in found.ended.out
 
+    @pytest.mark.parametrize(
+        "says",
+        [
+            'connection to server at "h", port 5432 failed: FATAL:  password authentication failed for user "app"',
+            'connection failed: FATAL:  no pg_hba.conf entry for host "::1", user "app", database "d", no encryption',
+            'connection failed: FATAL:  role "app" does not exist',
+        ],
+    )
+    def test_a_login_that_is_turned_away(
+        self, installation: Installation, monkeypatch: pytest.MonkeyPatch, says: str
+    ) -> None:
+        def refused(*_: object, **__: object) -> None:
+            raise ControlPlaneAwayError(says)
+
+        monkeypatch.setattr(inspection, "connect", refused)
+        found = examined(installation.operator())
+        assert found.ended.code == 3
+        remedy = found.one("postgres", "reach")["remedy"]
+        assert "the user and the password in REROOT_DATABASE_URL" in remedy
+        assert "Postgres runs" not in remedy
+
+    def test_a_role_that_is_not_there(self, installation: Installation) -> None:
+        address = urlsplit(installation.database)
+        installation.database = address._replace(netloc=f"nobody:x@{address.netloc.rpartition('@')[2]}").geturl()
+        remedy = examined(installation.operator()).one("postgres", "reach")["remedy"]
+        assert "the user and the password in REROOT_DATABASE_URL" in remedy
+
+    @pytest.mark.parametrize("database", ["postgresql://127.0.0.1:1/nothing", ""])
+    def test_without_postgres_nothing_is_said_of_datasets(self, installation: Installation, database: str) -> None:
+        template = {"REROOT_WAREHOUSE": "", "REROOT_WAREHOUSE_TEMPLATE": "x_{workspace_hex}"}
+        found = examined(installation.operator(REROOT_DATABASE_URL=database, **template))
+        assert "no workspace has a dataset" not in found.ended.out
+        assert found.one("catalog", "warehouses")["says"] == "not known while Postgres cannot be asked"
+
     def test_not_migrated(self, installation: Installation, empty_database: str) -> None:
         installation.database = empty_database
         found = examined(installation.operator())
@@ -251,6 +286,13 @@ class TestCatalog:
             found = examined(installation.operator(REROOT_CATALOG_URI=server.uri))
         assert found.ended.code == 3
         assert "scaled to zero" in found.one("warehouse", "alive")["says"]
+
+    def test_it_is_served_elsewhere(self, installation: Installation) -> None:
+        with OddServer(Reply()) as server:
+            server.config = Reply(307, b"", {"Location": "https://carl:hush-hush@login.example:8443/x?state=hush-hush"})
+            found = examined(installation.operator(REROOT_CATALOG_URI=server.uri))
+        assert "it redirects to https://login.example:8443, which" in found.one("warehouse", "alive")["says"]
+        assert "hush-hush" not in found.ended.out
 
     def test_it_asks_for_credentials_and_none_are_set(self, installation: Installation) -> None:
         found = examined(installation.operator(REROOT_CATALOG_AUTH="", REROOT_CATALOG_TOKEN=""))

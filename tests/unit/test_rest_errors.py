@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import time
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -15,7 +16,7 @@ from worker.identifiers import TableIdentifier
 from worker.lakehouse.connection import CatalogConnection, CatalogType
 from worker.lakehouse.lakehouse import open_lakehouse
 from worker.lakehouse.port import Catalog, CatalogError, ErrorCode, ErrorKind
-from worker.lakehouse.rest_answers import Answer, read_answer
+from worker.lakehouse.rest_answers import Answer, one_line, origin, read_answer
 from worker.lakehouse.rest_errors import ROWS, SILENCES, Call, classify, silence_error
 
 if TYPE_CHECKING:
@@ -289,3 +290,78 @@ def test_what_looks_like_a_credential_is_taken_out_of_a_message() -> None:
     assert "abc.def" not in text
     assert "123abc" not in text
     assert "part=1" in text
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "at https://a.blob.core.windows.net/c/x?sv=1&sig=HUSH%3D&se=2",
+        "sig=HUSH",
+        "{s3.secret-access-key=HUSH, s3.region=x}",
+        "s3.secret-access-key: HUSH",
+        "{'client_secret': 'HUSH HUSH', 'scope': 'x'}",
+        '{"client_secret":"HUSH \\"HUSH"}',
+        '"{\\"access_token\\": \\"HUSH\\"}"',
+        '{"client_secret": "HUSH that was cu',
+        "jdbc:postgresql://db/x?user=u&password=HUSH",
+        "password = HUSH",
+        "password: HUSH",
+        "s3://b/k?X-Amz-Credential=HUSH%2F20260101&X-Amz-Security-Token=HUSH%2B/==&X-Amz-Signature=HUSH",
+        "Authorization: HUSH",
+        "Authorization: AWS4-HMAC-SHA256 Credential=HUSH/s3/aws4_request, SignedHeaders=host, Signature=HUSH",
+        "{'Authorization': 'Negotiate HUSH'}",
+        "Invalid header value b'Bearer HUSH:HUSH'",
+        "https://carl:HUSH@catalog.example/x",
+        "https://carl:HU:SH@HUSH@catalog.example/x",
+        "https://HUSH@catalog.example/x",
+        "postgresql+psycopg://carl:HUSH@db/x",
+        "AccountName=a;AccountKey=HUSH==;EndpointSuffix=core.windows.net",
+        "rejected eyJIVVNIIjoiSFVTSCJ9.HUSH.HUSH-HUSH",
+    ],
+)
+def test_no_credential_is_left_on_the_line_that_is_shown(said: str) -> None:
+    line = one_line(f"it said: {said} ")
+    assert "HUSH" not in line
+    assert "HU:SH" not in line
+    assert "***" in line
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "invalid token: expired",
+        "InvalidTokenException: the token is expired",
+        "SecretNotFoundException: no such key",
+        "no X-Amz-SignedHeaders=host in the query",
+        "invalid HTTP header (authorization)",
+        "at abfss://container@account.dfs.core.windows.net/t/metadata/1.metadata.json",
+        "at s3://lake/a@b:c/1.metadata.json, design=1",
+        "http://catalog.example:8181/v1",
+    ],
+)
+def test_what_is_no_credential_stays(said: str) -> None:
+    assert one_line(said) == said
+
+
+def test_a_long_answer_is_searched_in_bearable_time() -> None:
+    begun = time.monotonic()
+    for much in ("a" * 1_000_000, "token" * 200_000, "://:" * 200_000, "secret'" * 100_000, "authorization " * 50_000):
+        one_line(much)
+    assert time.monotonic() - begun < 10
+
+
+@pytest.mark.parametrize(
+    ("location", "named"),
+    [
+        ("https://carl:HUSH@login.example:8443/HUSH?state=HUSH", "https://login.example:8443"),
+        ("https://HUSH@login.example", "https://login.example"),
+        ("http://[::1]:80/", "http://[::1]:80"),
+        ("/login?state=HUSH", "another path"),
+        ("http://[HUSH", "what is no address"),
+        ("http://carl:HU/SH@login.example", "what is no address"),
+    ],
+)
+def test_of_a_redirect_only_whom_it_leads_to_is_named(location: str, named: str) -> None:
+    assert origin(location) == named
+    with OddServer(Reply(302, b"", {"Location": location})) as server, opened(server.uri) as catalog:
+        assert f"it redirects to {named}, which" in str(error_of(catalog, Call.LOAD))

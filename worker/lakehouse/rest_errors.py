@@ -206,7 +206,7 @@ def error_for(call: Call, answer: Answer, *, about: str, retry_after: float | No
 
 def _text(call: Call, answer: Answer, about: str) -> str:
     said = one_line(answer.message)
-    told = " ".join(part for part in (str(answer.status), answer.type) if part)
+    told = " ".join(part for part in (str(answer.status), one_line(answer.type)) if part)
     return ": ".join(part for part in (_did_not(call, about), told, said) if part)
 
 

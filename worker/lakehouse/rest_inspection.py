@@ -21,7 +21,7 @@ from urllib3.exceptions import HTTPError
 from worker.inspection import Findings, skewed
 from worker.lakehouse.connection import CatalogAuth
 from worker.lakehouse.port import CatalogError, ErrorCode
-from worker.lakehouse.rest_answers import one_line, read_answer
+from worker.lakehouse.rest_answers import one_line, origin, read_answer
 from worker.lakehouse.rest_errors import Call, error_for, silence_error
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class _Heard:
     def said(self) -> str:
         """The status and what the server says with it."""
         answer = read_answer(self.status, self.body)
-        return " ".join(part for part in (str(self.status), answer.type, one_line(answer.message)) if part)
+        return " ".join(part for part in (str(self.status), one_line(answer.type), one_line(answer.message)) if part)
 
 
 class RestInspection:
@@ -120,8 +120,8 @@ class RestInspection:
             self._findings.red("alive", says, "wait, or start it", away=True)
             return False
         if HTTPStatus.MULTIPLE_CHOICES <= heard.status < HTTPStatus.BAD_REQUEST:
-            there = urlsplit(heard.headers.get("Location", ""))
-            says = f"{heard.status}: it redirects to {there.scheme}://{there.netloc}, which is not followed"
+            there = one_line(origin(heard.headers.get("Location", "")))
+            says = f"{heard.status}: it redirects to {there}, which is not followed"
             self._findings.red("alive", says, "set REROOT_CATALOG_URI to where it is served")
             return False
         self._findings.green("alive", f"answers in {heard.seconds * 1000:.0f} ms")

@@ -13,14 +13,13 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
-from urllib.parse import urlsplit
 
 import urllib3
 from urllib3.exceptions import HTTPError
 
 from worker.lakehouse.auth import authorization, need_scheme
 from worker.lakehouse.port import CatalogError, ErrorCode, ErrorKind
-from worker.lakehouse.rest_answers import Answer, carries_error, read_answer
+from worker.lakehouse.rest_answers import Answer, carries_error, origin, read_answer
 from worker.lakehouse.rest_errors import Call, error_for, silence_error
 
 if TYPE_CHECKING:
@@ -161,8 +160,8 @@ def _deceives(body: bytes) -> bool:
 def _error(request: Request, status: int, body: bytes, headers: Mapping[str, str]) -> CatalogError:
     answer = read_answer(status, body)
     if HTTPStatus.MULTIPLE_CHOICES <= status < HTTPStatus.BAD_REQUEST:
-        there = urlsplit(headers.get("Location", ""))
-        answer = Answer(status, message=f"it redirects to {there.scheme}://{there.netloc}, which is not followed")
+        there = origin(headers.get("Location", ""))
+        answer = Answer(status, message=f"it redirects to {there}, which is not followed")
     elif status < HTTPStatus.MULTIPLE_CHOICES and not answer.is_json:
         answer = Answer(status, message="the body is not a catalog's")
     return error_for(request.call, answer, about=request.about, retry_after=retry_after(headers.get("Retry-After")))
