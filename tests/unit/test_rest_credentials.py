@@ -138,6 +138,17 @@ class TestOAuth2:
             assert server.config_received[0].headers["Authorization"] == "Bearer t1"
             assert used(server) == ["Bearer t2"]
 
+    @pytest.mark.parametrize(("said", "seconds"), [("3599", 3599), ("120.5", 120), ("soon", 3600), ("nan", 3600)])
+    def test_a_quoted_lifetime_counts_and_one_that_is_no_number_does_not(self, said: str, seconds: float) -> None:
+        tokens = [token("t1", expires_in=said), token("t2")]
+        with a_clock_of_its_own() as pass_time, oauth(tokens, FREE) as (opened, server, _):
+            opened.namespace_exists(("main",))
+            pass_time(seconds - 61)
+            opened.namespace_exists(("main",))
+            pass_time(2)
+            opened.namespace_exists(("main",))
+            assert used(server) == ["Bearer t1", "Bearer t1", "Bearer t2"]
+
     def test_a_revoked_token_is_replaced_once_and_the_read_sent_again(self) -> None:
         with oauth([token("t1"), token("t2")], error_reply(401, "NotAuthorized"), FREE) as (opened, server, _):
             assert opened.namespace_exists(("main",))

@@ -10,6 +10,7 @@ revoked token until it expires.
 
 from __future__ import annotations
 
+import math
 import re
 import time
 from base64 import b64encode
@@ -117,7 +118,7 @@ class ClientCredentials(Authorization):
                 raise CatalogError(
                     ErrorCode.UNAUTHORIZED, ErrorKind.TRANSIENT, f"the token endpoint's token {_NOT_SENDABLE}"
                 )
-            lifetime = _LIFETIME if token.expires_in is None else float(token.expires_in)
+            lifetime = _lifetime(token.expires_in)
             # A token that lasts a minute or less would be fetched anew for each request otherwise.
             self._until, self._end = now + max(lifetime - _MARGIN, lifetime / 2), now + lifetime
             self._held = SecretStr(f"Bearer {token.access_token}")
@@ -160,7 +161,17 @@ def need_scheme(url: str, what: str) -> None:
 
 class _Token(msgspec.Struct, frozen=True):
     access_token: str
-    expires_in: float | None = None
+    expires_in: float | str | None = None
+    """A number (RFC 6749); some servers quote it."""
+
+
+def _lifetime(told: float | str | None) -> float:
+    """Seconds for which a token is used."""
+    try:
+        seconds = _LIFETIME if told is None else float(told)
+    except ValueError:
+        return _LIFETIME
+    return seconds if math.isfinite(seconds) else _LIFETIME
 
 
 class _OAuthError(msgspec.Struct, frozen=True):
