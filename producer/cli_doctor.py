@@ -81,7 +81,8 @@ class Visit:
         yield self._set("broker", self._broker)
         names = [self._chosen or self._settings.warehouse]
         known: dict[str, Warehouse] = {}
-        if not any(check.level is Level.RED for check in postgres):
+        unasked = any(check.level is Level.RED for check in postgres)
+        if not unasked:
             with reach.controlplane(self._settings) as connection:
                 yield inspect_workers(connection)
                 known = {each.name: each for each in known_warehouses(connection)}
@@ -90,7 +91,7 @@ class Visit:
             if name is not None:
                 yield self._set(f"warehouse {name}", partial(self._warehouse, name, known.get(name)))
         if names in ([], [None]):
-            yield self._set("catalog", self._no_warehouse)
+            yield self._set("catalog", partial(self._no_warehouse, unasked=unasked))
 
     def _postgres(self) -> list[Check]:
         direct = self._settings.migration_url
@@ -120,10 +121,13 @@ class Visit:
 
         return inspect(self._settings, name, probe=self._probe) + _remembered(name, known, self._settings.strategy)
 
-    def _no_warehouse(self) -> list[Check]:
+    def _no_warehouse(self, *, unasked: bool) -> list[Check]:
         self._settings.catalog()
         findings = Findings("catalog")
-        findings.yellow("warehouses", "no workspace has a dataset yet, so none is known", "name one: --warehouse NAME")
+        says = (
+            "not known: Postgres could not be asked" if unasked else "no workspace has a dataset yet, so none is known"
+        )
+        findings.yellow("warehouses", says, "name one: --warehouse NAME")
         return findings.checks
 
     def _set(self, system: str, ask: Callable[[], list[Check]]) -> list[Check]:

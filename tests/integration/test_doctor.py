@@ -180,12 +180,13 @@ class TestPostgres:
         remedy = examined(installation.operator()).one("postgres", "reach")["remedy"]
         assert "the user and the password in REROOT_DATABASE_URL" in remedy
 
-    @pytest.mark.parametrize("database", ["postgresql://127.0.0.1:1/nothing", ""])
-    def test_without_postgres_nothing_is_said_of_datasets(self, installation: Installation, database: str) -> None:
+    @pytest.mark.parametrize("address", ["postgresql://127.0.0.1:1/nothing", ""])
+    def test_without_postgres_nothing_is_said_of_datasets(self, installation: Installation, address: str) -> None:
+        installation.database = address
         template = {"REROOT_WAREHOUSE": "", "REROOT_WAREHOUSE_TEMPLATE": "x_{workspace_hex}"}
-        found = examined(installation.operator(REROOT_DATABASE_URL=database, **template))
+        found = examined(installation.operator(**template))
         assert "no workspace has a dataset" not in found.ended.out
-        assert found.one("catalog", "warehouses")["says"] == "not known while Postgres cannot be asked"
+        assert found.one("catalog", "warehouses")["says"] == "not known: Postgres could not be asked"
 
     def test_not_migrated(self, installation: Installation, empty_database: str) -> None:
         installation.database = empty_database
@@ -341,6 +342,33 @@ class TestCatalog:
         found = examined(operator, "--warehouse", "w_unknown")
         assert found.ended.code == 1
         assert "REROOT_WAREHOUSE" in found.one("warehouse", "warehouse")["remedy"]
+
+    @pytest.mark.parametrize(
+        "config",
+        [[], {"overrides": [1]}, {"defaults": "none"}, {"endpoints": {"a": 1}}, {"defaults": {}, "endpoints": [1]}],
+    )
+    def test_it_says_of_its_use_what_is_no_catalogs_answer(self, installation: Installation, config: Any) -> None:
+        with OddServer(Reply()) as server:
+            server.config = json_reply(200, config)
+            found = examined(installation.operator(REROOT_CATALOG_URI=server.uri))
+        check = found.one("warehouse", "warehouse")
+        assert (found.ended.code, check["level"]) == (1, "red")
+        assert "its answer cannot be understood" in check["says"]
+        assert "REROOT_CATALOG_URI" in check["remedy"]
+
+    def test_an_error_in_a_success_is_an_error(self, installation: Installation) -> None:
+        with OddServer(Reply()) as server:
+            server.config = json_reply(200, {"error": {"message": "no such warehouse", "type": "X", "code": 404}})
+            check = examined(installation.operator(REROOT_CATALOG_URI=server.uri)).one("warehouse", "warehouse")
+        assert check["level"] == "red"
+        assert "no such warehouse" in check["says"]
+
+    def test_a_gateway_that_writes_null_for_nothing(self, installation: Installation) -> None:
+        with OddServer(json_reply(200, {"namespaces": 5})) as server:
+            server.config = json_reply(200, {"defaults": None, "overrides": {"uri": None}, "endpoints": None})
+            found = examined(installation.operator(REROOT_CATALOG_URI=server.uri))
+            assert "/v1/namespaces/datasets" in [received.target for received in server.received]
+        assert found.one("warehouse", "usage")["level"] == "green"
 
     def test_a_clock_that_is_wrong(self, installation: Installation) -> None:
         with OddServer(error_reply(404, "NoSuchNamespaceException")) as server:

@@ -8,6 +8,7 @@ Nothing is written. The lock that is tried lies in a key space that no dataset's
 
 from __future__ import annotations
 
+import re
 import time
 from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING, Any, Final
@@ -37,6 +38,9 @@ _TRIES: Final = 5
 """Connections that are opened to see whether a pooler hands one server process to several."""
 _OLDEST: Final = 140000
 _MIGRATION_URL: Final = "set REROOT_MIGRATION_URL to an address of Postgres itself"
+_TURNED_AWAY: Final = re.compile(
+    r'authentication failed|no password supplied|no pg_hba\.conf entry|role ".*" (does not exist|is not permitted)'
+)
 
 
 def inspect_postgres(url: str, direct_url: str | None) -> list[Check]:
@@ -50,12 +54,19 @@ def inspect_postgres(url: str, direct_url: str | None) -> list[Check]:
             _lock(findings, connection, url)
         _schema(findings, direct_url or url)
     except ControlPlaneAwayError as error:
-        findings.red("reach", str(error), "see that Postgres runs, and REROOT_DATABASE_URL", away=True)
+        findings.red("reach", str(error), _remedy(str(error)), away=True)
     except AddressRefusedError as error:
         findings.red("reach", str(error), "write the address anew: postgresql://user:password@host:5432/name")
     except ControlPlaneError as error:
         findings.red("reach", str(error), "see what the role in REROOT_DATABASE_URL may do")
     return findings.checks
+
+
+def _remedy(says: str) -> str:
+    """What helps where no connection came about: a server that turns a login away has answered."""
+    if _TURNED_AWAY.search(says):
+        return "Postgres answers: see the user and the password in REROOT_DATABASE_URL, and the server's pg_hba.conf"
+    return "see that Postgres runs, and REROOT_DATABASE_URL"
 
 
 def inspect_workers(connection: Connection) -> list[Check]:
