@@ -41,9 +41,11 @@ _NOT_FOR_STORAGE: Final = "py-io-impl"
 """A server may name the class that opens files; only this machine's own settings choose code."""
 
 
-class _Config(msgspec.Struct, frozen=True):
-    defaults: dict[str, Any] = {}
-    overrides: dict[str, Any] = {}
+class Config(msgspec.Struct, frozen=True):
+    """The answer to the question how a catalog is used. Some gateways write null for nothing."""
+
+    defaults: dict[str, Any] | None = None
+    overrides: dict[str, Any] | None = None
     endpoints: list[str] | None = None
 
 
@@ -225,12 +227,13 @@ class RestCatalog(Catalog):
         target = "/v1/config?" + urlencode({"warehouse": self._warehouse})
         body = self._wire.send(Request(Call.CONFIG, "GET", target, about))
         try:
-            config = msgspec.json.decode(body, type=_Config)
+            config = msgspec.json.decode(body, type=Config)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise unreadable(Call.CONFIG, about, f"cannot be understood: {error}") from error
-        told = {**_texts(config.defaults), **self._properties, **_texts(config.overrides)}
-        if "uri" in config.overrides:
-            self._wire.point_to(told["uri"])
+        overrides = _texts(config.overrides or {})
+        told = {**_texts(config.defaults or {}), **self._properties, **overrides}
+        if "uri" in overrides:
+            self._wire.point_to(overrides["uri"])
         prefix = told.get("prefix", "").strip("/")
         return _Usage(
             root=f"/v1/{prefix}" if prefix else "/v1",

@@ -21,8 +21,10 @@ from urllib3.exceptions import HTTPError
 from worker.inspection import Findings, skewed
 from worker.lakehouse.connection import CatalogAuth
 from worker.lakehouse.port import CatalogError, ErrorCode
-from worker.lakehouse.rest_answers import one_line, origin, read_answer
+from worker.lakehouse.rest import Config
+from worker.lakehouse.rest_answers import carries_error, one_line, origin, read_answer
 from worker.lakehouse.rest_errors import Call, error_for, silence_error
+from worker.lakehouse.rest_wire import unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -74,6 +76,12 @@ class _Heard:
         return " ".join(part for part in (str(self.status), one_line(answer.type), one_line(answer.message)) if part)
 
 
+class _Config(Config, frozen=True):
+    """The same type as moves read, so that what is green here can be used there."""
+
+    idempotency_key_lifetime: Any = msgspec.field(name="idempotency-key-lifetime", default=None)
+
+
 class RestInspection:
     """The questions to one warehouse of a REST catalog."""
 
@@ -97,9 +105,10 @@ class RestInspection:
         self._version(stranger)
         self._clock(stranger)
         heard = self._authenticated(stranger)
-        if heard is None or not self._known_warehouse(heard):
+        config = None if heard is None else self._known_warehouse(heard)
+        if config is None:
             return False
-        self._offers(heard.json())
+        self._offers(config)
         return True
 
     def _ask(self, url: str, *, known: bool) -> _Heard:
@@ -180,20 +189,31 @@ class RestInspection:
             self._findings.yellow("credentials", says, "turn authentication on in the catalog")
         return heard
 
-    def _known_warehouse(self, heard: _Heard) -> bool:
-        if heard.status == HTTPStatus.OK and isinstance(heard.json().get("defaults", {}), dict):
-            return True
-        error = error_for(Call.CONFIG, read_answer(heard.status, heard.body), about=f"for warehouse {self._warehouse}")
-        self._findings.red("warehouse", str(error), "see REROOT_WAREHOUSE or _TEMPLATE, and that it is in the catalog")
-        return False
+    def _known_warehouse(self, heard: _Heard) -> _Config | None:
+        """What the catalog says of the warehouse; None where a move could not go by it."""
+        about = f"for warehouse {self._warehouse}"
+        if heard.status != HTTPStatus.OK or carries_error(heard.body):
+            error = error_for(Call.CONFIG, read_answer(heard.status, heard.body), about=about)
+            remedy = "see REROOT_WAREHOUSE or _TEMPLATE, and that it is in the catalog"
+            self._findings.red("warehouse", str(error), remedy)
+            return None
+        try:
+            return msgspec.json.decode(heard.body, type=_Config)
+        except (msgspec.DecodeError, UnicodeDecodeError) as failure:
+            error = unreadable(Call.CONFIG, about, f"cannot be understood: {one_line(str(failure))}")
+            remedy = (
+                "see that REROOT_CATALOG_URI leads to an Iceberg REST catalog, and to nothing that stands before it"
+            )
+            self._findings.red("warehouse", str(error), remedy)
+            return None
 
-    def _offers(self, config: Any) -> None:
-        told = {**(config.get("defaults") or {}), **(config.get("overrides") or {})}
-        self._endpoints(config.get("endpoints"))
+    def _offers(self, config: _Config) -> None:
+        told = {**(config.defaults or {}), **(config.overrides or {})}
+        self._endpoints(config.endpoints)
         size, separator = told.get("rest-page-size"), told.get("namespace-separator")
         parts = [self._paging(told)] + ([f"{size} a page"] if size else [])
         parts += [f"levels parted by {separator}"] if separator else []
-        lifetime = told.get("idempotency-key-lifetime") or config.get("idempotency-key-lifetime")
+        lifetime = told.get("idempotency-key-lifetime") or config.idempotency_key_lifetime
         parts.append(f"idempotency keys for {lifetime}" if lifetime else "no idempotency keys")
         self._findings.green("usage", ", ".join(parts))
 
@@ -209,11 +229,12 @@ class RestInspection:
         page = heard.json() if heard.status == HTTPStatus.OK else {}
         if isinstance(page, dict) and page.get("next-page-token"):
             return "listings in pages"
-        whole = isinstance(page, dict) and len(page.get("namespaces") or ()) > 1
+        names = page.get("namespaces") if isinstance(page, dict) else None
+        whole = isinstance(names, list) and len(names) > 1
         return "listings whole, whatever the page's size" if whole else "paging not seen: there is too little to list"
 
-    def _endpoints(self, listed: object) -> None:
-        if not isinstance(listed, list) or not listed:
+    def _endpoints(self, listed: list[str] | None) -> None:
+        if not listed:
             says = "it does not say what it offers: that is found out when it is needed"
             self._findings.yellow("offers", says, "reroot doctor --probe tries it")
             return
