@@ -15,11 +15,14 @@ from producer import reach
 from producer.ends import USAGE, CommandError
 from producer.screen import Screen
 from worker.controlplane import warehouses
+from worker.controlplane.inspection import warehouses_in_use
 from worker.moves.ports import Strategy
-from worker.settings import load_settings
+from worker.settings import SettingsError, load_settings
 
 if TYPE_CHECKING:
+    from worker.controlplane.connection import Connection
     from worker.controlplane.warehouses import Warehouse
+    from worker.settings import Settings
 
 
 class Choice(StrEnum):
@@ -36,19 +39,33 @@ Said = Annotated[Choice | None, typer.Option("--strategy", help="From now on; au
 
 def warehouse(name: Name = None, *, strategy: Said = None) -> None:
     """Show how tables are moved in each warehouse, or say it for one."""
-    if strategy is not None and name is None:
+    if (strategy is not None and name is None) or (name is not None and not name.strip()):
         raise CommandError("say which: reroot warehouse WAREHOUSE --strategy …", USAGE)
     settings = load_settings()
     screen = Screen()
     with reach.controlplane(settings) as connection:
         if strategy is not None and name is not None:
             said = None if strategy is Choice.AUTO else Strategy(strategy.value)
+            if not _is_used(connection, settings, name):
+                screen.warn(f"nothing uses a warehouse {name} yet: see that the name is right")
             warehouses.set_strategy(connection, name, said)
         known = [each for each in warehouses.known_warehouses(connection) if name in {None, each.name}]
         if not known:
             screen.line("Nothing is known of it yet: the first move finds it out." if name else "None is known yet.")
         for each in known:
             _show(screen, each, settings.strategy)
+
+
+def _is_used(connection: Connection, settings: Settings, name: str) -> bool:
+    """Whether any workspace, row or setting knows the name; also where the settings do not say enough to tell."""
+    if name in {settings.warehouse, *settings.catalog_overrides}:
+        return True
+    if any(each.name == name for each in warehouses.known_warehouses(connection)):
+        return True
+    try:
+        return name in warehouses_in_use(connection, settings.warehouse_for)
+    except SettingsError:
+        return True
 
 
 def _show(screen: Screen, each: Warehouse, setting: str) -> None:

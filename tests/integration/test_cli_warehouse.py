@@ -73,11 +73,27 @@ def test_a_warehouse_of_which_nothing_is_known_is_no_failure(lake: Lake) -> None
     assert (ended.code, ended.out.splitlines()) == (0, ["Nothing is known of it yet: the first move finds it out."])
 
 
-@pytest.mark.parametrize("arguments", [["--strategy", "rename"], [WAREHOUSE, "--strategy", "both"]])
+@pytest.mark.parametrize(
+    "arguments", [["--strategy", "rename"], [WAREHOUSE, "--strategy", "both"], ["", "--strategy", "rename"], [" "]]
+)
 def test_a_wrong_warehouse_is_one_line_and_exit_2(lake: Lake, arguments: list[str]) -> None:
     ended = lake.operator.types("warehouse", *arguments)
     assert (ended.code, ended.out) == (2, "")
     assert ended.one_line.startswith("reroot: ")
+
+
+def test_a_strategy_for_a_warehouse_that_nothing_uses_is_set_with_a_warning(lake: Lake) -> None:
+    ended = lake.operator.types("warehouse", "lakee", "--strategy", "rename")
+    assert (ended.code, ended.out.splitlines()[0]) == (0, "lakee  rename")
+    assert "nothing uses a warehouse lakee yet" in ended.one_line
+    assert lake.operator.types("warehouse", "lakee", "--strategy", "auto").err == ""
+
+
+def test_a_strategy_for_a_warehouse_of_a_workspace_is_set_without_a_word(lake: Lake) -> None:
+    lake.dataset()
+    lake.place.control_plane.execute("INSERT INTO reroot.tenants SELECT id::text, 'own' FROM workspaces LIMIT 1")
+    for name in (WAREHOUSE, "own"):
+        assert lake.operator.types("warehouse", name, "--strategy", "rename").err == ""
 
 
 def away(lake: Lake, warehouse: str, why: str) -> None:
