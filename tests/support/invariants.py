@@ -130,7 +130,7 @@ def _register(stage: TwinStage, identifier: TableIdentifier, location: str) -> l
 
 
 def _rename(stage: TwinStage, process: Process, source: TableIdentifier, target: TableIdentifier) -> list[str]:
-    if source not in stage.catalog.names:
+    if source not in stage.catalog.names or target in stage.catalog.names or not stage.catalog.offers_rename:
         return []  # nothing can happen
     renames = {entry.pointer.identifier for entry in stage.open_entries(Action.RENAME)}
     if source == stage.live:

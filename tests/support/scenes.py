@@ -6,9 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from tests.support.catalog_double import CatalogDouble
+from tests.support.catalog_double import Call, CatalogDouble
 from tests.support.faults import Crashed, Fault, PortCall, faults_of
-from tests.support.twin_stage import DATASET, NEW, OLD, Process, TwinStage
+from tests.support.twin_stage import DATASET, NEW, OLD, Process, TwinStage, struck
+from worker.lakehouse.port import CatalogError, ErrorCode, ErrorKind
 from worker.moves.machine import State
 from worker.moves.policy import Policy
 from worker.moves.ports import Strategy
@@ -74,6 +75,8 @@ TRUE_REASONS: Final[dict[ParkCode, Callable[[TwinStage, Struck], bool]]] = {
     ParkCode.REFUSED: _refused,
     ParkCode.NO_PLACE: lambda stage, _: stage.plane.datasets[DATASET].schema_id is None,
     ParkCode.DIVERGED: _diverged,
+    ParkCode.NAME_TAKEN: lambda stage, _: NEW in stage.catalog.names and NEW not in stage.pointers(),
+    ParkCode.TABLE_UNREADABLE: lambda stage, _: NEW.namespace not in stage.catalog.namespaces,
 }
 
 
@@ -161,6 +164,49 @@ def _cleaned_up(stage: TwinStage) -> None:
     stage.clean_up(stage.catalog.names[OLD])
 
 
+def _written_to_after(stage: TwinStage) -> None:
+    """An engine commits through the name that was left, and a writer through the live one."""
+    stage.attempt()
+    stage.writer_commits()
+    stage.engine_commits(OLD)
+
+
+def _taken(stage: TwinStage) -> None:
+    """Another table has the name that the dataset's table is to get."""
+    stage.catalog.create(NEW)
+
+
+def _taken_after_an_open_rename(stage: TwinStage) -> None:
+    dies_at(stage, "rename")
+    stage.catalog.create(NEW)
+
+
+def _reverted_while_hidden(stage: TwinStage) -> None:
+    """An authorizer hides the place, which is the live one: 404 for the table and for its namespace."""
+    _reverted_in_grace(stage)
+    stage.catalog.namespaces.discard(NEW.namespace)
+    stage.catalog.before = _hiding
+
+
+def _hiding(call: Call) -> None:
+    if call.method == "load" and call.arguments[0].namespace == NEW.namespace:
+        raise CatalogError(ErrorCode.TABLE_MISSING, ErrorKind.PERMANENT, "hidden")
+
+
+def _late_rename_and_another_schema(stage: TwinStage) -> None:
+    """The rename's client gave up, the request is still on its way, and the dataset has another place since."""
+
+    def strike(process: Process, call: PortCall, perform: Callable[[], Any]) -> Any:
+        if call.method == "rename" and not stage.late:
+            return struck(stage, process, call, perform, Fault.LATE)
+        return stage.faults.plainly(call, perform)
+
+    kept, stage.strike = stage.strike, strike
+    stage.attempt()
+    stage.strike = kept
+    stage.plane.datasets[DATASET].schema_id = "t"
+
+
 def _adopted(stage: TwinStage) -> None:
     _another_hand(stage)
     stage.plane.datasets[DATASET].iceberg_namespace = ".".join(NEW.namespace)
@@ -198,6 +244,12 @@ SCENES: Final = (
     Scene("rename over a registration by another hand", RENAME, _another_hand),
     Scene("an open rename", RENAME, lambda stage: dies_at(stage, "rename", after=True), once=True),
     Scene("an open rename after the schema changed", RENAME, _renamed_and_another_schema, once=True),
+    Scene("the old name was written to after the flip", REGISTER, _written_to_after, ends=State.PARKED),
+    Scene("another table has the name", REGISTER, _taken, ends=State.PARKED),
+    Scene("another table has the name to be renamed to", RENAME, _taken, ends=State.PARKED),
+    Scene("another table has taken the name of an open rename", RENAME, _taken_after_an_open_rename, ends=State.PARKED),
+    Scene("a late rename after the schema changed", RENAME, _late_rename_and_another_schema, once=True),
+    Scene("back in the grace, the place hidden", REGISTER, _reverted_while_hidden, ends=State.PARKED, calls=12),
     Scene("back by register", REGISTER, _reverted),
     Scene("back by register in the grace", REGISTER, _reverted_in_grace),
     Scene("back by rename", RENAME, _reverted, once=True),

@@ -18,13 +18,13 @@ from tests.support.invariants import Account, flip_violations, request_violation
 from tests.support.twin_operator import OperatorTwin
 from tests.support.twins import WAREHOUSE, ControlPlaneTwin, DatasetRow, LogRow, MoveRow, PlaneTwin, SchemaRow
 from worker.controlplane.connection import ControlPlaneAwayError
-from worker.identifiers import LEGACY_NAMESPACE, TableIdentifier
+from worker.identifiers import LEGACY_NAMESPACE, TableIdentifier, quarantine_identifier
 from worker.lakehouse.port import CatalogError
 from worker.moves.attempt import Mover
 from worker.moves.job import Memory
 from worker.moves.machine import WORKABLE, Direction, State
 from worker.moves.policy import Policy
-from worker.moves.ports import Action, Written
+from worker.moves.ports import Action, Closed, Written
 
 if TYPE_CHECKING:
     from tests.support.twin_lock import LockTwin
@@ -260,11 +260,19 @@ class TwinStage:
         """Every name that holds the dataset's table."""
         return {name for name, location in self.catalog.names.items() if self.account.knows(location)}
 
+    def _known_names(self) -> set[TableIdentifier]:
+        """The two names of the move, every name in the journal, and quarantine where its entry says so."""
+        rows = [row for row in self.plane.pointers if row.dataset_id == DATASET]
+        kept = [row.entry for row in rows if row.outcome in {None, Closed.LEFT} and row.entry.action is Action.WITHDRAW]
+        shelters = {quarantine_identifier(entry.pointer.identifier.name, entry.id) for entry in kept}
+        return {OLD, NEW, *(row.entry.pointer.identifier for row in rows), *shelters}
+
     def end_violations(self) -> list[str]:
         """What is wrong where nothing is left to do."""
         state, live = self.row.state, self.live
         if state is State.PARKED:
-            return [] if self.account.knows(self.catalog.names.get(live)) else ["parked in a rename's window"]
+            lost = [f"parked, and nobody knows of {name}" for name in sorted(self.pointers() - self._known_names())]
+            return lost + ([] if self.account.knows(self.catalog.names.get(live)) else ["parked in a rename's window"])
         wrong = {
             f"ends {state}": state is State.DONE,
             f"done, and {sorted(map(str, self.pointers()))} stand": self.pointers() == {live},

@@ -111,7 +111,9 @@ def _settled(job: Job) -> Outcome | None:
 def _proceed(job: Job) -> Outcome:
     if job.move.attempts > job.policy.max_attempts:
         return Park(
-            ParkCode.EXHAUSTED, "the attempts are used up, and the last was killed", "`reroot show`, then `reroot retry`"
+            ParkCode.EXHAUSTED,
+            "the attempts are used up, and the last was killed",
+            "`reroot show`, then `reroot retry`",
         )
     return place(job) if job.move.state is State.QUEUED else retire(job)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from worker.moves.machine import State
-from worker.moves.ports import Action, Closed, Flip, Written
+from worker.moves.ports import Action, Flip, Written
 from worker.outcome import Busy, Done, Outcome, Retry
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 def flip_of(job: Job, goal: Goal, standing: Table, left: Table, state: State, entry_ids: Sequence[int]) -> Flip:
     """The flip to ``standing``, the table under the new name; ``left`` is the one under the name that is left."""
-    _close_strays(job, goal, state)
+    strays = _strays(job, goal, state)
     made = [e.id for e in job.open(Action.REGISTER, Action.RENAME) if e.pointer.identifier == goal.target]
     return Flip(
         before=goal.before,
@@ -36,16 +36,17 @@ def flip_of(job: Job, goal: Goal, standing: Table, left: Table, state: State, en
         snapshot_id=standing.snapshot_id,
         row_count=standing.row_count,
         grace_seconds=job.policy.grace_seconds,
-        entry_ids=tuple({*made, *entry_ids}),
+        entry_ids=tuple({*made, *entry_ids, *strays}),
     )
 
 
-def _close_strays(job: Job, goal: Goal, state: State) -> None:
-    """Close what never took effect: renames to other names, and where nothing comes after, registrations, too."""
+def _strays(job: Job, goal: Goal, state: State) -> list[int]:
+    """What the flip closes as well: renames to other names, and where nothing comes after, registrations, too.
+
+    Not before the flip is committed: such a request may still be on its way, and only its entry says where it went.
+    """
     actions = {Action.RENAME, Action.REGISTER} if state is State.DONE else {Action.RENAME}
-    for entry in job.open(*actions):
-        if entry.pointer.identifier != goal.target:
-            job.controlplane.close(entry, Closed.VOID)
+    return [entry.id for entry in job.open(*actions) if entry.pointer.identifier != goal.target]
 
 
 def flip(job: Job, flip: Flip) -> Outcome:

@@ -131,7 +131,8 @@ class Job:
         """Whether something of ours stands there for all we know: then not to see it does not say that it is gone."""
         if self.move.state is State.FLIPPED and namespace == self.gone_to.namespace:
             return True
-        return namespace in {(LEGACY_NAMESPACE,), (QUARANTINE_NAMESPACE,)}
+        live = tuple(self.dataset.live_namespace.split("."))
+        return namespace in {(LEGACY_NAMESPACE,), (QUARANTINE_NAMESPACE,), live}
 
     def ensure_namespace(self, namespace: tuple[str, ...]) -> None:
         """Make the namespace, parents first; existing ones are fine. Raises CatalogError."""

@@ -37,14 +37,14 @@ def rename(job: Job, goal: Goal, table: Table) -> Outcome:
     intended = flip_of(job, goal, table, table, State.DONE, [entry.id])
     not_to_be_had = job.lock.reserve(job.claimed, intended, idle_seconds=job.policy.window_seconds)
     if not_to_be_had is not None:
-        job.controlplane.close(entry, Closed.VOID)
+        _void(job, entry)
         return refused(job, not_to_be_had)
     job.guard()
     try:
         job.catalog.rename(goal.source, goal.target)
     except CatalogError as error:
         if error.kind is not ErrorKind.UNKNOWN and error.code not in _TO_BE_ASKED:
-            job.controlplane.close(entry, Closed.VOID)
+            _void(job, entry)
             raise
         return _ask(job, goal, entry, error)
     return _ask(job, goal, entry, None)
@@ -63,6 +63,9 @@ def settle(job: Job, entry: Entry) -> Outcome | None:
             return _settle_there(job, entry, table, live)
         case There():
             job.controlplane.close(entry, Closed.VOID)
+        case Gone() if not isinstance(job.look(live), There) and not job.catalog.namespace_exists(target.namespace):
+            # Made before the rename, so that it is hidden rather than gone, and the table with it.
+            return _soon(f"{live} is gone, and the namespace of {target} is not in sight")
         case Gone():
             pass  # the attempt renames again under this very entry: its request may still be on its way
     return None
@@ -84,14 +87,16 @@ def _rename_back(job: Job, entry: Entry, home: TableIdentifier) -> Outcome | Non
     """The place has changed since: put the table back to the name that the resolver gives, then start over."""
     away = entry.pointer.identifier
     job.guard()
+    error: CatalogError | None = None
     try:
         job.catalog.rename(away, home)
-    except CatalogError as error:
-        if not isinstance(job.look(home), There):
-            return _soon(f"{away} is not back under {home} yet: {error}")
-        if not isinstance(job.look(away), Gone):
-            # Both names stand, or that answer is an old one: the two looks decide, under this open entry.
-            return None if error.code is ErrorCode.ALREADY_EXISTS else _soon(f"{away} is not back yet: {error}")
+    except CatalogError as refusal:
+        error = refusal
+    if not isinstance(job.look(home), There):
+        return _soon(f"{away} is not back under {home} yet: {error or 'its answer was a clean yes'}")
+    if error is not None and not isinstance(job.look(away), Gone):
+        # Both names stand, or that answer is an old one: the two looks decide, under this open entry.
+        return None if error.code is ErrorCode.ALREADY_EXISTS else _soon(f"{away} is not back yet: {error}")
     job.controlplane.close(entry, Closed.RETURNED)
     return None
 
@@ -103,6 +108,12 @@ def _entry(job: Job, target: TableIdentifier, table: Table) -> Entry:
             return entry
     pointer = Pointer(target, table.uuid, table.metadata_location, table.sequence_number)
     return job.controlplane.journal(job.claimed, Action.RENAME, pointer)
+
+
+def _void(job: Job, entry: Entry) -> None:
+    """Nothing was sent, or it was refused. An earlier attempt's request under the same entry may still arrive."""
+    if entry not in job.claimed.entries:
+        job.controlplane.close(entry, Closed.VOID)
 
 
 def _ask(job: Job, goal: Goal, entry: Entry, error: CatalogError | None) -> Outcome:
@@ -130,7 +141,7 @@ def _certainly_not(job: Job, goal: Goal, entry: Entry, error: CatalogError) -> O
     """Refused, and the new name is free. Where the old name still stands, nothing happened."""
     if not isinstance(job.look(goal.source), There):
         return _soon(f"neither {goal.source} nor {goal.target} can be seen after a refused rename: {error}")
-    job.controlplane.close(entry, Closed.VOID)
+    _void(job, entry)
     if error.code is ErrorCode.NAMESPACE_MISSING:
         job.forget_namespace(goal.target.namespace)
         return Retry(0, str(error))

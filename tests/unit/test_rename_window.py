@@ -1,0 +1,63 @@
+"""Between a rename and its flip readers miss: nothing parks there, and no answer is taken for a look."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tests.support.catalog_double import CatalogDouble
+from tests.support.scenes import dies_at
+from tests.support.twin_stage import DATASET, NEW, Process, TwinStage
+from worker.lakehouse.port import CatalogError, ErrorCode, ErrorKind
+from worker.moves.machine import State
+from worker.moves.policy import Policy
+from worker.moves.ports import Strategy
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.support.faults import PortCall
+
+
+def renamed_and_dead() -> TwinStage:
+    """A catalog that keeps one name, and an attempt that died right after its rename."""
+    stage = TwinStage(Policy(strategy=Strategy.RENAME), CatalogDouble(once=True))
+    dies_at(stage, "rename", after=True)
+    return stage
+
+
+def test_a_place_that_is_hidden_is_waited_for_and_never_parked() -> None:
+    stage = renamed_and_dead()
+
+    def hiding(_: Process, call: PortCall, perform: Callable[[], Any]) -> Any:
+        if call.port == "catalog" and call.method == "load" and call.arguments[0].namespace == NEW.namespace:
+            raise CatalogError(ErrorCode.TABLE_MISSING, ErrorKind.PERMANENT, "hidden")
+        if call.port == "catalog" and call.method == "namespace_exists" and call.arguments[0] == NEW.namespace:
+            return False
+        return stage.faults.plainly(call, perform)
+
+    stage.strike = hiding
+    stage.settle()
+    assert stage.row.state is State.QUEUED
+    assert stage.plane.to_publish(DATASET)
+    stage.strike = lambda _, call, perform: stage.faults.plainly(call, perform)
+    stage.settle()
+    assert stage.row.state is State.DONE
+    assert stage.live == NEW
+
+
+def test_a_clean_yes_to_the_way_back_is_looked_after() -> None:
+    stage = renamed_and_dead()
+    stage.plane.datasets[DATASET].schema_id = "t"
+    swallowed: list[PortCall] = []
+
+    def swallowing(_: Process, call: PortCall, perform: Callable[[], Any]) -> Any:
+        if call.port == "catalog" and call.method == "rename" and not swallowed:
+            swallowed.append(call)
+            return None
+        return stage.faults.plainly(call, perform)
+
+    stage.strike = swallowing
+    stage.settle()
+    assert swallowed
+    assert stage.row.state is State.DONE
+    assert stage.pointers() == {stage.live}
