@@ -28,10 +28,11 @@ CHUNK: Final = 5000
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """How many messages may wait in the broker, and after how many seconds a lost one is sent again."""
+    """Messages that may wait in the broker; seconds until a lost one is sent again, and that an attempt may last."""
 
     messages: int
     republish_after: float
+    longest_attempt: float
 
 
 def write_ledger(connection: Connection, verdicts: Iterable[Judged]) -> int:
@@ -51,7 +52,14 @@ def ring(connection: Connection, doorbell: Doorbell, window: Window | None) -> i
     try:
         if window is None:
             return 0
-        return top_up(connection, Queue.MOVES, doorbell, window=window.messages, republish_after=window.republish_after)
+        return top_up(
+            connection,
+            Queue.MOVES,
+            doorbell,
+            window=window.messages,
+            republish_after=window.republish_after,
+            longest_attempt=window.longest_attempt,
+        )
     finally:
         wake(connection)
 

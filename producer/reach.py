@@ -55,7 +55,7 @@ def publish(settings: Settings, connection: Connection) -> int:
 
     Two at once would each fill the queue's window. Raises CommandError where the broker is away.
     """
-    window = Window(settings.queue_window, settings.republish_after_seconds)
+    window = Window(settings.queue_window, settings.republish_after_seconds, settings.longest_attempt_seconds)
     with controlplane(settings) as second, elected(second) as won, CeleryDoorbell(settings.broker()) as doorbell:
         try:
             return ring(connection, doorbell, window if won else None)

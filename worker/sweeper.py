@@ -136,6 +136,7 @@ class Sweeper:
                     self.doorbell,
                     window=self.settings.queue_window,
                     republish_after=self.settings.republish_after_seconds,
+                    longest_attempt=self.settings.longest_attempt_seconds,
                 )
             except BrokerAwayError as error:
                 log.warning("the broker does not answer", reason=str(error))

@@ -152,7 +152,7 @@ def test_a_sweeper_needs_no_more_than_is_granted(stage: Stage, role: str) -> Non
         note_alive(working, "granted", [Queue.MOVES], 8)
         with elected(listening) as won:
             assert won
-            assert ring(working, bell, Window(10, 120)) == 1
+            assert ring(working, bell, Window(10, 120, 180)) == 1
         note_gone(working, "granted")
     assert bell.sent == [subject.id]
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.every_postgres
 
 T = 120.0
+L = 180
 
 
 class Ledger:
@@ -67,7 +68,7 @@ class Ledger:
         )
 
     def top_up(self, window: int = 1000) -> int:
-        return top_up(self.connection, Queue.MOVES, self.doorbell, window=window, republish_after=T)
+        return top_up(self.connection, Queue.MOVES, self.doorbell, window=window, republish_after=T, longest_attempt=L)
 
     def published(self) -> set[str]:
         rows = self.connection.execute("SELECT dataset_id FROM reroot.moves WHERE published_at IS NOT NULL").fetchall()
@@ -171,6 +172,26 @@ def test_an_attempt_that_waits_for_a_lock_that_is_held_counts_as_held(ledger: Le
         assert ledger.top_up() == 0
 
 
+def test_no_attempt_lives_as_long_as_writers_may_hold_the_lock(ledger: Ledger) -> None:
+    """The dead attempt's dataset is sent, and the attempt that comes may note that it found the lock held."""
+    (dataset,) = ledger.rows(attempt_started_at=f"now() - interval '{L + 1} seconds'")
+    with psycopg.connect(ledger.url) as writer:
+        writer.execute("SELECT pg_advisory_xact_lock(hashtext(%s::text))", (dataset,))
+        assert ledger.top_up() == 1
+    started = ledger.connection.execute("SELECT attempt_started_at FROM reroot.moves").fetchone()
+    assert started == (None,)
+
+
+def test_what_may_not_be_sent_is_no_probe(ledger: Ledger) -> None:
+    held, *others = ledger.rows(3, warehouse="'w1'")
+    ledger.change([held], "attempt_started_at = now(), not_before = now() - interval '1 hour'")
+    ledger.connection.execute("INSERT INTO reroot.warehouses (warehouse, down_until) VALUES ('w1', now())")
+    with psycopg.connect(ledger.url) as attempt:
+        attempt.execute("SELECT pg_advisory_xact_lock(hashtext(%s::text))", (held,))
+        assert ledger.top_up() == 1
+    assert set(ledger.doorbell.sent) <= set(others)
+
+
 def test_an_open_rename_and_a_withdrawal_that_died_go_before_everything(ledger: Ledger) -> None:
     plain = ledger.rows(3)
     urgent = ledger.rows(2, state="'flipped'")
@@ -248,7 +269,7 @@ def test_two_at_once_never_send_one_row_twice(ledger: Ledger) -> None:
     def sweep(doorbell: DoorbellDouble) -> None:
         connection = connect(ledger.url, role="test")
         start.wait()
-        while top_up(connection, Queue.MOVES, doorbell, window=10_000, republish_after=T):
+        while top_up(connection, Queue.MOVES, doorbell, window=10_000, republish_after=T, longest_attempt=L):
             pass
         connection.close()
 
@@ -274,7 +295,7 @@ def test_a_row_that_somebody_holds_is_left_for_the_next_round(ledger: Ledger) ->
 def test_queues_without_a_ledger_have_nothing_due(ledger: Ledger) -> None:
     ledger.rows(3)
     for queue in (Queue.BIRTHS, Queue.PROVISIONING):
-        assert top_up(ledger.connection, queue, ledger.doorbell, window=10, republish_after=T) == 0
+        assert top_up(ledger.connection, queue, ledger.doorbell, window=10, republish_after=T, longest_attempt=L) == 0
     assert ledger.doorbell.sent == []
 
 

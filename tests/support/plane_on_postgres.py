@@ -151,7 +151,9 @@ class PostgresSubject(PlaneSubject):
 
     def sweep(self, dataset: str) -> bool:
         doorbell = DoorbellDouble()
-        top_up(self._operator, Queue.MOVES, doorbell, window=1000, republish_after=REPUBLISH_AFTER)
+        top_up(
+            self._operator, Queue.MOVES, doorbell, window=1000, republish_after=REPUBLISH_AFTER, longest_attempt=3600
+        )
         return dataset in doorbell.sent
 
     def set_strategy(self, strategy: Strategy | None) -> None:

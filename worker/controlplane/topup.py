@@ -37,9 +37,11 @@ _HELD: Final = sql.SQL(
 """Keys of every dataset lock that is held now: one look for all rows."""
 
 _ABANDONED: Final = sql.SQL(
-    "(attempt_started_at IS NULL OR hashtext(dataset_id)::bigint <> ALL (coalesce({held}, '{{}}'::bigint[])))",
+    "(attempt_started_at IS NULL OR attempt_started_at < now() - make_interval(secs => %(longest_attempt)s)"
+    " OR hashtext(dataset_id)::bigint <> ALL (coalesce({held}, '{{}}'::bigint[])))",
 ).format(held=_HELD)
-"""No attempt is at it: none has started, or the one that did is dead."""
+"""No attempt is at it: none has started, or the one that did is dead. A lock that is held longer than any attempt lasts
+is a writer's: the next attempt queues for it."""
 
 _URGENT: Final = sql.SQL(
     "dataset_id IN (SELECT p.dataset_id FROM reroot.pointers p WHERE p.closed_at IS NULL"
@@ -56,13 +58,14 @@ _ASKABLE: Final = sql.SQL(
     " OR NOT EXISTS (SELECT FROM reroot.warehouses w WHERE w.warehouse = moves.warehouse AND w.down_until IS NOT NULL)"
     " OR dataset_id IN (SELECT DISTINCT ON (p.warehouse) p.dataset_id"
     "  FROM reroot.moves p JOIN reroot.warehouses w ON w.warehouse = p.warehouse AND w.down_until <= now()"
-    "  WHERE p.state IN ('queued', 'flipped') AND p.not_before <= now()"
+    "  WHERE p.state IN ('queued', 'flipped') AND p.not_before <= now() AND {abandoned}"
     "  ORDER BY p.warehouse, p.not_before, p.dataset_id))",
-)
+).format(abandoned=_ABANDONED)
 """Its warehouse answers, or it is the one that asks whether it does again: the others stay where they are."""
 
 _CLAIM: Final = sql.SQL(
-    "UPDATE reroot.moves m SET published_at = clock_timestamp()"
+    "UPDATE reroot.moves m SET published_at = clock_timestamp(), attempt_started_at = CASE"
+    " WHEN attempt_started_at >= now() - make_interval(secs => %(longest_attempt)s) THEN attempt_started_at END"
     " FROM (SELECT dataset_id FROM reroot.moves"
     "       WHERE state IN ('queued', 'flipped') AND {condition} AND {abandoned} AND {askable}"
     "       ORDER BY not_before, dataset_id LIMIT %(room)s FOR UPDATE SKIP LOCKED) due"
@@ -78,12 +81,13 @@ def top_up(
     *,
     window: int,
     republish_after: float,
+    longest_attempt: float,
 ) -> int:
     """Publish what is due in ``queue``, up to ``window`` waiting messages; the number that was sent.
 
     ``connection`` is in autocommit mode: the mark is committed before anything is sent, so that two who do this at
-    once never send one row twice. ``republish_after`` is in seconds. Raises BrokerAwayError (the unsent rows are
-    unmarked again) and ControlPlaneError.
+    once never send one row twice. ``republish_after`` and ``longest_attempt``, after which no attempt lives, are in
+    seconds. Raises BrokerAwayError (the unsent rows are unmarked again) and ControlPlaneError.
     """
     if queue is not Queue.MOVES:  # the other queues have no ledger yet, so nothing of theirs can be due
         return 0
@@ -92,7 +96,7 @@ def top_up(
     if room <= 0:
         return 0
     conditions = [_URGENT, _UNPUBLISHED] + ([_LOST] if waiting == 0 else [])
-    marked = _mark(connection, conditions, room, republish_after)
+    marked = _mark(connection, conditions, room, republish_after, longest_attempt)
     if marked:
         _send(connection, queue, doorbell, marked)
     return len(marked)
@@ -115,14 +119,20 @@ def seconds_until_due(connection: Connection) -> float | None:
     return seconds
 
 
-def _mark(connection: Connection, conditions: list[sql.SQL], room: int, republish_after: float) -> list[Any]:
+def _mark(
+    connection: Connection, conditions: list[sql.SQL], room: int, republish_after: float, longest_attempt: float
+) -> list[Any]:
     """Mark rows as published and commit; what meets an earlier condition comes first, then the oldest."""
     marked: list[Any] = []
     with translated():
         for condition in conditions:
             if room > len(marked):
                 statement = _CLAIM.format(condition=condition, abandoned=_ABANDONED, askable=_ASKABLE)
-                parameters = {"room": room - len(marked), "republish_after": republish_after}
+                parameters = {
+                    "room": room - len(marked),
+                    "republish_after": republish_after,
+                    "longest_attempt": longest_attempt,
+                }
                 rows = connection.execute(statement, parameters).fetchall()
                 marked += sorted(rows, key=lambda row: (row[1], row[0]))
     return marked
