@@ -142,6 +142,19 @@ class ControlPlaneEndsContract:
         assert (row.state, row.direction, row.given_up, row.table_uuid) == ("queued", "out", None, None)
         assert plane.transitions(dataset)[-2:] == [("d", "flipped", "done"), ("i", "done", "queued")]
 
+    def test_a_divergence_on_the_way_back_is_decided_and_the_way_stays(self, plane: PlaneSubject) -> None:
+        adapter, dataset = plane.adapter(), plane.dataset()
+        flipped(plane, dataset)
+        assert plane.revert(dataset)
+        ended(plane, dataset, PARK)
+        assert plane.resolve(dataset, keep_new=True, lost_location="m9")
+        flipped(plane, dataset, flip_to(before=PLACE, after=None, left=NEW, live=OLD))
+        with adapter.lock(dataset, queue_for=None) as lock:
+            assert lock is not None
+            assert lock.finish(claimed_by(adapter, dataset), OLD, NEW) is Written.COMMITTED
+        row = plane.row(dataset)
+        assert (row.state, row.direction) == ("done", "back")
+
     # The journal.
 
     def test_an_entry_is_there_until_it_is_closed_and_its_first_end_stays(self, plane: PlaneSubject) -> None:

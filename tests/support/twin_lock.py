@@ -94,7 +94,7 @@ class LockTwin(Lock):
         row = self._plane.moves[self._dataset]
         self._rewrite_log(left, live)
         row.done_at = self._plane.now
-        again = row.given_up is not None and row.direction is Direction.BACK
+        again = row.given_up is not None and row.turned and row.direction is Direction.BACK
         row.given_up = None
         self._end(row, State.DONE, "d")
         if again:

@@ -45,6 +45,7 @@ class OperatorTwin:
         if row.state is not State.PARKED or row.park_code != ParkCode.DIVERGED:
             return False
         row.given_up = lost_location
+        row.turned = row.flipped_at is not None and not keep_new
         if row.flipped_at is None:
             return self._turn(row, State.QUEUED, "g")
         if keep_new:

@@ -47,6 +47,8 @@ class MoveRow:
     flipped_at: float | None = None
     resolver_changed_at: float | None = None
     given_up: str | None = None
+    turned: bool = False
+    """By a person who kept the old side of a flipped move."""
     done_at: float | None = None
     not_before: float = 0.0
     published_at: float | None = None

@@ -92,11 +92,15 @@ _PLANNED_AGAIN: Final = (
     " UPDATE reroot.moves SET state = 'queued', direction = 'out', claim = claim + 1, attempts = 0, table_uuid = NULL,"
     " old_location = NULL, old_sequence_number = NULL, flipped_at = NULL, done_at = NULL,"
     " not_before = clock_timestamp(), published_at = NULL, updated_at = clock_timestamp()"
-    " WHERE dataset_id = %(dataset)s AND state = 'done' AND claim = %(claim)s RETURNING dataset_id, claim)"
+    " WHERE dataset_id = %(dataset)s AND state = 'done' AND claim = %(claim)s"
+    "  AND 'i' = (SELECT e.transition FROM reroot.move_events e"
+    "   WHERE e.dataset_id = %(dataset)s AND e.event = 'resolved' ORDER BY e.id DESC LIMIT 1)"
+    " RETURNING dataset_id, claim)"
     " INSERT INTO reroot.move_events (dataset_id, claim, event, transition, from_state, to_state)"
     " SELECT dataset_id, claim, 'planned', 'i', 'done', 'queued' FROM planned"
 )
-"""A person kept the old side: once the new one is withdrawn, the move begins anew."""
+"""A person kept the old side of a flipped move, which turned it around: once the new side is withdrawn, the move begins
+anew. One that was on its way back already stays back."""
 _LATER: Final = (
     "UPDATE reroot.moves SET not_before = clock_timestamp() + make_interval(secs => %(after)s), published_at = NULL,"
     " attempts = attempts - %(refund)s, waiting_for = %(why)s,"
