@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import time
 import warnings
+from collections import deque
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
+from unittest import mock
 
 import pytest
 from pydantic import SecretStr
@@ -23,7 +27,7 @@ from worker.lakehouse.port import Catalog, CatalogError, ErrorCode, ErrorKind
 from worker.lakehouse.rest_wire import retry_after
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 OLD = TableIdentifier(("datasets",), "ds_1")
@@ -216,6 +220,94 @@ def test_an_unanswered_question_how_to_use_it_is_asked_again() -> None:
         assert refused(lambda: opened.load(OLD)).code is ErrorCode.UNCLEAR
         server.config = json_reply(200, {})
         assert opened.namespace_exists(("main",))
+
+
+@contextmanager
+def a_clock_of_its_own() -> Iterator[Callable[[float], None]]:
+    """Time that passes for what is remembered of a catalog only when the test says so."""
+    now = time.monotonic()
+
+    def pass_time(seconds: float) -> None:
+        nonlocal now
+        now += seconds
+
+    with mock.patch("worker.lakehouse.rest.time", SimpleNamespace(monotonic=lambda: now)):
+        yield pass_time
+
+
+class TestWhatACatalogSaidOfItsUse:
+    """It is remembered, but not for ever."""
+
+    @pytest.mark.parametrize(
+        "refusal",
+        [
+            Reply(404, b""),
+            Reply(404, b"<html>no such backend</html>"),
+            error_reply(404, "NoSuchWarehouseException"),
+            error_reply(404, "NotFoundException", "HTTP 404 Not Found"),
+            error_reply(400, "InvalidWarehouseId"),
+            Reply(200, b"<html>log in</html>"),
+        ],
+    )
+    def test_is_asked_again_where_it_led_to_nothing(self, refusal: Reply) -> None:
+        with OddServer(refusal) as server, catalog(server) as opened:
+            refused(lambda: opened.load(OLD))
+            server.config = json_reply(200, {"defaults": {"prefix": "anew"}})
+            server.replies = deque([loaded()])
+            opened.load(OLD)
+            assert server.received[-1].target == "/v1/anew/namespaces/datasets/tables/ds_1"
+
+    def test_is_asked_once_where_only_a_name_is_missing(self) -> None:
+        replies = [
+            MISSING,
+            error_reply(404, "NoSuchNamespaceException"),
+            error_reply(503, "CatalogBackendError"),
+            error_reply(400, "IllegalArgumentException", "No credential provider is set"),
+            loaded(),
+        ]
+        with OddServer(*replies) as server, catalog(server) as opened:
+            for action in (lambda: opened.load(OLD), lambda: opened.rename(OLD, NEW), lambda: opened.drop(OLD)):
+                refused(action)
+            opened.load(OLD)
+            assert len(server.config_received) == 1
+
+    def test_is_asked_again_after_ten_minutes(self) -> None:
+        with a_clock_of_its_own() as pass_time, OddServer(FREE) as server, catalog(server) as opened:
+            opened.namespace_exists(("main",))
+            pass_time(599)
+            opened.namespace_exists(("main",))
+            assert len(server.config_received) == 1
+            pass_time(2)
+            server.config = json_reply(200, {"defaults": {"prefix": "anew"}})
+            opened.namespace_exists(("main",))
+            assert len(server.config_received) == 2
+            assert server.received[-1].target == "/v1/anew/namespaces/main"
+
+    def test_is_used_on_where_it_is_only_old_and_asked_again_soon(self) -> None:
+        with a_clock_of_its_own() as pass_time, OddServer(FREE) as server, catalog(server) as opened:
+            server.config = json_reply(200, {"defaults": {"prefix": "w"}})
+            opened.namespace_exists(("main",))
+            server.config = error_reply(500, "RuntimeException")
+            pass_time(601)
+            opened.namespace_exists(("main",))
+            opened.namespace_exists(("main",))
+            assert len(server.config_received) == 2
+            pass_time(61)
+            server.config = json_reply(200, {})
+            opened.namespace_exists(("main",))
+            assert [received.target for received in server.received] == [
+                *["/v1/w/namespaces/main"] * 3,
+                "/v1/namespaces/main",
+            ]
+
+    def test_is_asked_where_the_settings_say_also_after_it_led_elsewhere(self) -> None:
+        with OddServer(Reply(404, b"")) as other, OddServer(FREE) as server, catalog(server) as opened:
+            server.config = json_reply(200, {"overrides": {"uri": other.uri}})
+            refused(lambda: opened.load(OLD))
+            server.config = json_reply(200, {})
+            assert opened.namespace_exists(("main",))
+            assert (len(other.received), other.config_received) == (1, [])
+            assert len(server.received) == 1
 
 
 def test_a_read_is_sent_again_until_it_is_answered() -> None:

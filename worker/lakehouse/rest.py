@@ -9,7 +9,9 @@ again, and on a rename that is one request.
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, field, replace
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, urlencode
 
@@ -35,6 +37,13 @@ _SEPARATOR: Final = "%1F"
 _RENAME_ENDPOINT: Final = "POST /v1/{prefix}/tables/rename"
 _REGISTER_ENDPOINT: Final = "POST /v1/{prefix}/namespaces/{namespace}/register"
 _VIEW_ENDPOINT: Final = "GET /v1/{prefix}/namespaces/{namespace}/views/{view}"
+_KEPT: Final = 600.0
+"""Seconds for which it is believed what a catalog said of its use, and that it hands out no credentials."""
+_SOON: Final = 60.0
+"""Seconds for which the old answer goes on being used where the catalog does not give a new one."""
+_WRONG_WAY: Final = frozenset({HTTPStatus.BAD_REQUEST, HTTPStatus.NOT_FOUND})
+_NOT_OF_A_NAME: Final = frozenset({ErrorCode.UNAVAILABLE, ErrorCode.UNCLEAR, ErrorCode.INVALID})
+"""With one of those statuses: how a catalog answers at an address that it does not serve, or no longer."""
 _REFUSES_TO_VEND: Final = frozenset({ErrorCode.INVALID, ErrorCode.NOT_OFFERED})
 """How a catalog answers that has no credential to hand out (Gravitino: 400 without a provider, 406 with several)."""
 _NOT_FOR_STORAGE: Final = "py-io-impl"
@@ -73,8 +82,12 @@ class _Page(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class _Usage:
-    """What a catalog says about how it is used: once per process and warehouse."""
+    """What a catalog says about how it is used: asked once per process and warehouse, and then every ten minutes.
 
+    Not for ever: a warehouse that is made anew has another prefix, and a gateway's own ``{}`` looks like an answer.
+    """
+
+    address: str
     root: str
     separator: str
     endpoints: frozenset[str] | None
@@ -91,11 +104,13 @@ class RestCatalog(Catalog):
 
     def __init__(self, warehouse: str, session: Session, storages: Storages) -> None:
         self._warehouse = warehouse
+        self._session = session
         self._properties = session.properties
         self._vends = session.vends
         self._wire = Wire(session)
         self._storages = storages
         self._usage: _Usage | None = None
+        self._usage_until = 0.0
 
     def load(self, identifier: TableIdentifier) -> Table:
         """GET the table, with a credential for its files where the catalog hands out any."""
@@ -195,8 +210,9 @@ class RestCatalog(Catalog):
                 return self._wire.send(replace(request, vending=True))
             except CatalogError as error:
                 if error.code not in _REFUSES_TO_VEND:
+                    self._doubt_usage(error)
                     raise
-        body = self._wire.send(request)
+        body = self._sent(request)
         self._vends = False
         return body
 
@@ -204,7 +220,20 @@ class RestCatalog(Catalog):
 
     def _send(self, call: Call, method: str, where: str, *, about: str, body: object = None) -> bytes:
         content = None if body is None else msgspec.json.encode(body)
-        return self._wire.send(Request(call, method, self._used().root + where, about, content))
+        return self._sent(Request(call, method, self._used().root + where, about, content))
+
+    def _sent(self, request: Request) -> bytes:
+        try:
+            return self._wire.send(request)
+        except CatalogError as error:
+            self._doubt_usage(error)
+            raise
+
+    def _doubt_usage(self, error: CatalogError) -> None:
+        """Have it asked again before the next request, where this one may have gone astray."""
+        astray = error.code in _NOT_OF_A_NAME and self._wire.answered in _WRONG_WAY
+        if astray or error.code is ErrorCode.UNREADABLE:
+            self._usage = None
 
     def _namespace(self, namespace: tuple[str, ...]) -> str:
         return "/namespaces/" + self._used().separator.join(quote(level, safe="") for level in namespace)
@@ -218,24 +247,33 @@ class RestCatalog(Catalog):
             raise CatalogError(ErrorCode.NOT_OFFERED, ErrorKind.PERMANENT, f"the catalog does not offer {name}")
 
     def _used(self) -> _Usage:
-        if self._usage is None:
-            self._usage = self._ask_usage()
+        if self._usage is None or time.monotonic() >= self._usage_until:
+            try:
+                self._usage = self._ask_usage()
+            except CatalogError:
+                if self._usage is None:
+                    raise
+                # Nothing says that it is wrong, only that it is old.
+                self._usage_until = time.monotonic() + _SOON
+            else:
+                self._wire.point_to(self._usage.address)
+                self._usage_until = time.monotonic() + _KEPT
         return self._usage
 
     def _ask_usage(self) -> _Usage:
         about = f"for warehouse {self._warehouse}"
         target = "/v1/config?" + urlencode({"warehouse": self._warehouse})
-        body = self._wire.send(Request(Call.CONFIG, "GET", target, about))
+        # At the address of the settings, also where the last answer led away from it.
+        body = Wire(self._session).send(Request(Call.CONFIG, "GET", target, about))
         try:
             config = msgspec.json.decode(body, type=Config)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise unreadable(Call.CONFIG, about, f"cannot be understood: {error}") from error
         overrides = _texts(config.overrides or {})
         told = {**_texts(config.defaults or {}), **self._properties, **overrides}
-        if "uri" in overrides:
-            self._wire.point_to(overrides["uri"])
         prefix = told.get("prefix", "").strip("/")
         return _Usage(
+            address=overrides.get("uri", self._session.address),
             root=f"/v1/{prefix}" if prefix else "/v1",
             separator=told.get("namespace-separator", _SEPARATOR),
             endpoints=None if not config.endpoints else frozenset(config.endpoints),

@@ -83,6 +83,8 @@ class Wire:
         self._session = session
         self._address = ""
         self._path = ""
+        self.answered: int | None = None
+        """The status of the last answer; None where the last request got none."""
         self.point_to(session.address)
 
     def point_to(self, address: str) -> None:
@@ -117,6 +119,7 @@ class Wire:
             time.sleep(error.retry_after or pause)
 
     def _once(self, request: Request) -> bytes:
+        self.answered = None
         headers = dict(self._session.headers)
         value = self._session.authorization.header()
         if value is not None:
@@ -135,6 +138,7 @@ class Wire:
                 retries=False,
             )
             body: bytes = response.data
+            self.answered = response.status
         except (HTTPError, OSError, ValueError) as failure:
             raise silence_error(request.call, failure, about=request.about) from None
         if response.status in {HTTPStatus.OK, HTTPStatus.NO_CONTENT} and not _deceives(body):
