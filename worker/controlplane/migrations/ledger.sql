@@ -120,7 +120,7 @@ CREATE TABLE reroot.workers (
     seen_at     timestamptz NOT NULL DEFAULT now()
 );
 
--- What there is to do now, running attempts included: the autoscaler counts it, the sweeper publishes from it. Urgent is
+-- What there is to do now, running attempts included: the autoscaler counts it. Urgent is
 -- an open rename, whose table readers miss, and a withdrawal in which an attempt died; one whose attempt has ended waits
 -- as long as that attempt said.
 CREATE VIEW reroot.due AS
@@ -131,7 +131,7 @@ SELECT * FROM (
            m.not_before,
            m.published_at,
            m.attempt_started_at,
-           coalesce(o.renaming OR m.attempt_started_at IS NOT NULL, false) AS urgent
+           o.dataset_id IS NOT NULL AND (o.renaming OR m.attempt_started_at IS NOT NULL) AS urgent
     FROM reroot.moves m
     LEFT JOIN (
         SELECT p.dataset_id, bool_or(p.action = 'rename') AS renaming
