@@ -15,6 +15,7 @@ from pydantic import SecretStr
 
 from tests.support.odd_server import OddServer, Reply, error_reply, json_reply
 from tests.unit.test_rest_client import FREE, MISSING, NEW, OLD, catalog, loaded, refused
+from tests.unit.test_rest_client import a_clock_of_its_own as a_clock_of_catalogs
 from worker.lakehouse.connection import CatalogAuth
 from worker.lakehouse.port import Catalog, ErrorCode, ErrorKind
 from worker.lakehouse.storage import Storage
@@ -226,6 +227,15 @@ class TestVending:
             opened.load(OLD)
             asked = [received.headers.get(VENDING) for received in server.received]
         assert asked == ["vended-credentials", None, None]
+
+    def test_it_is_asked_again_after_ten_minutes(self) -> None:
+        refusal = error_reply(400, "BadRequestException")
+        with a_clock_of_catalogs() as pass_time, OddServer(refusal, loaded()) as server, catalog(server) as opened:
+            for seconds in (0, 599, 2, 0):
+                pass_time(seconds)
+                opened.load(OLD)
+            asked = [received.headers.get(VENDING) for received in server.received]
+        assert asked == ["vended-credentials", None, None, "vended-credentials", "vended-credentials"]
 
     def test_another_refusal_turns_nothing_off(self) -> None:
         refusal = error_reply(400, "BadRequestException")

@@ -107,6 +107,7 @@ class RestCatalog(Catalog):
         self._session = session
         self._properties = session.properties
         self._vends = session.vends
+        self._no_vending_until = 0.0
         self._wire = Wire(session)
         self._storages = storages
         self._usage: _Usage | None = None
@@ -205,15 +206,17 @@ class RestCatalog(Catalog):
 
     def _loaded(self, identifier: TableIdentifier) -> bytes:
         request = Request(Call.LOAD, "GET", self._used().root + self._table(identifier), str(identifier))
-        if self._vends:
-            try:
-                return self._wire.send(replace(request, vending=True))
-            except CatalogError as error:
-                if error.code not in _REFUSES_TO_VEND:
-                    self._doubt_usage(error)
-                    raise
+        if not self._vends or time.monotonic() < self._no_vending_until:
+            return self._sent(request)
+        try:
+            return self._wire.send(replace(request, vending=True))
+        except CatalogError as error:
+            if error.code not in _REFUSES_TO_VEND:
+                self._doubt_usage(error)
+                raise
         body = self._sent(request)
-        self._vends = False
+        # Not for ever: what was refused may have been something else, and over by the second request.
+        self._no_vending_until = time.monotonic() + _KEPT
         return body
 
     # Addresses.
