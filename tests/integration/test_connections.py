@@ -121,3 +121,26 @@ def test_a_column_that_changes_its_type_under_a_prepared_statement_is_read_anew(
     move = plane.peek(dataset)
     assert move is not None
     assert move.table_name == "t"
+
+
+def test_a_lock_is_never_taken_where_the_ledger_is_not_any_more(
+    database: str, control_plane: ControlPlaneFixture
+) -> None:
+    """Both connections lead to one server: when one was lost, neither is used again."""
+    plane = PostgresControlPlane(database, worker="w", warehouse_for=lambda _: "w", attempt_seconds=60)
+    here = "datname = current_database() AND application_name"
+    try:
+        plane.warm_up()
+        before = control_plane.execute(f"SELECT pid FROM pg_stat_activity WHERE {here} = 'reroot-lock'")
+        control_plane.execute(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {here} = 'reroot-ledger'")
+        assert plane.peek("nobody") is None
+        with plane.lock("d", queue_for=None) as lock:
+            assert lock is not None
+            held = control_plane.execute(
+                "SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND granted"
+                " AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+            )
+        assert len(held) == 1
+        assert held != before
+    finally:
+        plane.disconnect()

@@ -257,7 +257,9 @@ class PostgresControlPlane:
             with translated():
                 yield connection
         except ControlPlaneAwayError:
-            connection.close()
+            # The other one goes, too: after a failover it may still be held by the server that was, and a lock that
+            # is taken there is nobody else's.
+            self.disconnect()
             raise
 
     def _fresh_second(self) -> Connection:
