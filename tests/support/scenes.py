@@ -77,6 +77,7 @@ TRUE_REASONS: Final[dict[ParkCode, Callable[[TwinStage, Struck], bool]]] = {
     ParkCode.DIVERGED: _diverged,
     ParkCode.NAME_TAKEN: lambda stage, _: NEW in stage.catalog.names and NEW not in stage.pointers(),
     ParkCode.TABLE_UNREADABLE: lambda stage, _: NEW.namespace not in stage.catalog.namespaces,
+    ParkCode.EXHAUSTED: lambda stage, _: NEW.namespace not in stage.catalog.namespaces,
 }
 
 
