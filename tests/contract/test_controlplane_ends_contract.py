@@ -28,6 +28,15 @@ if TYPE_CHECKING:
     from tests.support.controlplane import ControlPlaneFixture
 
 
+def gone_home(plane: PlaneSubject, dataset: str) -> None:
+    """Flipped back to the legacy name, and the place withdrawn."""
+    flipped(plane, dataset, flip_to(before=PLACE, after=None, left=NEW, live=OLD))
+    adapter = plane.adapter()
+    with adapter.lock(dataset, queue_for=None) as lock:
+        assert lock is not None
+        assert lock.finish(claimed_by(adapter, dataset), OLD, NEW) is Written.COMMITTED
+
+
 class ControlPlaneEndsContract:
     """How attempts end, what an operator turns around, and what is remembered."""
 
@@ -130,28 +139,22 @@ class ControlPlaneEndsContract:
     def test_what_was_decided_for_the_old_side_is_planned_anew_when_the_other_is_gone(
         self, plane: PlaneSubject
     ) -> None:
-        adapter, dataset = plane.adapter(), plane.dataset()
+        dataset = plane.dataset()
         flipped(plane, dataset)
         ended(plane, dataset, PARK)
         assert plane.resolve(dataset, keep_new=False, lost_location="m9")
-        flipped(plane, dataset, flip_to(before=PLACE, after=None, left=NEW, live=OLD))
-        with adapter.lock(dataset, queue_for=None) as lock:
-            assert lock is not None
-            assert lock.finish(claimed_by(adapter, dataset), OLD, NEW) is Written.COMMITTED
+        gone_home(plane, dataset)
         row = plane.row(dataset)
         assert (row.state, row.direction, row.given_up, row.table_uuid) == ("queued", "out", None, None)
         assert plane.transitions(dataset)[-2:] == [("d", "flipped", "done"), ("i", "done", "queued")]
 
     def test_a_divergence_on_the_way_back_is_decided_and_the_way_stays(self, plane: PlaneSubject) -> None:
-        adapter, dataset = plane.adapter(), plane.dataset()
+        dataset = plane.dataset()
         flipped(plane, dataset)
         assert plane.revert(dataset)
         ended(plane, dataset, PARK)
         assert plane.resolve(dataset, keep_new=True, lost_location="m9")
-        flipped(plane, dataset, flip_to(before=PLACE, after=None, left=NEW, live=OLD))
-        with adapter.lock(dataset, queue_for=None) as lock:
-            assert lock is not None
-            assert lock.finish(claimed_by(adapter, dataset), OLD, NEW) is Written.COMMITTED
+        gone_home(plane, dataset)
         row = plane.row(dataset)
         assert (row.state, row.direction) == ("done", "back")
 

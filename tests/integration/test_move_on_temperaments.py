@@ -175,33 +175,33 @@ KEEP_ONE_NAME = ["lakekeeper-0.13.3", "lakekeeper-main"]
 SAYS_NO_AND_DOES_IT = ["gravitino-1.2-authorization"]
 
 
+def move_many(lake: Lake) -> None:
+    """Every one ends ``done``, whole where that is looked at, and nothing was purged."""
+    subjects = [lake.subject() for _ in range(MANY)]
+    for subject in subjects:
+        assert lake.finish(subject) == "done", lake.row(subject)
+    assert lake.double.warehouse(WAREHOUSE).purged == []
+    for subject in subjects[:: MANY // 20]:
+        lake.check_whole(subject, subject.new)
+
+
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("lake", KEEP_ONE_NAME, indirect=True)
 def test_many_are_renamed_and_nothing_is_ever_dropped(lake: Lake) -> None:
     """A drop purges there unless it is told not to, and two names for one table cannot be had."""
-    subjects = [lake.subject() for _ in range(MANY)]
-    for subject in subjects:
-        assert lake.finish(subject) == "done", lake.row(subject)
+    move_many(lake)
     assert lake.strategy() == "rename"
     assert lake.proxy.requests[Kind.RENAME] == MANY
     assert lake.proxy.requests[Kind.REGISTER] == 2  # two refusals tell
     assert lake.proxy.requests[Kind.DROP] == 0
-    assert lake.double.warehouse(WAREHOUSE).purged == []
-    for subject in subjects[:: MANY // 20]:
-        lake.check_whole(subject, subject.new)
 
 
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("lake", SAYS_NO_AND_DOES_IT, indirect=True)
 def test_many_are_registered_although_every_registration_answers_500(lake: Lake) -> None:
-    subjects = [lake.subject() for _ in range(MANY)]
-    for subject in subjects:
-        assert lake.finish(subject) == "done", lake.row(subject)
+    move_many(lake)
     assert lake.strategy() == "register"
     assert lake.proxy.answers[Kind.REGISTER, 500] == lake.proxy.requests[Kind.REGISTER] == MANY
-    assert lake.double.warehouse(WAREHOUSE).purged == []
-    for subject in subjects[:: MANY // 20]:
-        lake.check_whole(subject, subject.new)
 
 
 def test_there_and_back(lake: Lake) -> None:

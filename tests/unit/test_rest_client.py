@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import json
 import os
-import time
 import warnings
 from collections import deque
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
-from unittest import mock
 
 import pytest
 from pydantic import SecretStr
 
 from tests.support.certificates import self_signed
+from tests.support.clocks import a_clock_of_its_own
 from tests.support.odd_server import OddServer, Reply, error_reply, json_reply
 from worker.identifiers import TableIdentifier
 from worker.lakehouse.connection import CatalogAuth, CatalogConnection, CatalogType
@@ -27,7 +25,7 @@ from worker.lakehouse.port import Catalog, CatalogError, ErrorCode, ErrorKind
 from worker.lakehouse.rest_wire import retry_after
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
 OLD = TableIdentifier(("datasets",), "ds_1")
@@ -222,19 +220,6 @@ def test_an_unanswered_question_how_to_use_it_is_asked_again() -> None:
         assert opened.namespace_exists(("main",))
 
 
-@contextmanager
-def a_clock_of_its_own() -> Iterator[Callable[[float], None]]:
-    """Time that passes for what is remembered of a catalog only when the test says so."""
-    now = time.monotonic()
-
-    def pass_time(seconds: float) -> None:
-        nonlocal now
-        now += seconds
-
-    with mock.patch("worker.lakehouse.rest.time", SimpleNamespace(monotonic=lambda: now)):
-        yield pass_time
-
-
 class TestWhatACatalogSaidOfItsUse:
     """It is remembered, but not for ever."""
 
@@ -272,7 +257,11 @@ class TestWhatACatalogSaidOfItsUse:
             assert len(server.config_received) == 1
 
     def test_is_asked_again_after_ten_minutes(self) -> None:
-        with a_clock_of_its_own() as pass_time, OddServer(FREE) as server, catalog(server) as opened:
+        with (
+            a_clock_of_its_own("worker.lakehouse.rest") as pass_time,
+            OddServer(FREE) as server,
+            catalog(server) as opened,
+        ):
             opened.namespace_exists(("main",))
             pass_time(599)
             opened.namespace_exists(("main",))
@@ -284,7 +273,11 @@ class TestWhatACatalogSaidOfItsUse:
             assert server.received[-1].target == "/v1/anew/namespaces/main"
 
     def test_is_used_on_where_it_is_only_old_and_asked_again_soon(self) -> None:
-        with a_clock_of_its_own() as pass_time, OddServer(FREE) as server, catalog(server) as opened:
+        with (
+            a_clock_of_its_own("worker.lakehouse.rest") as pass_time,
+            OddServer(FREE) as server,
+            catalog(server) as opened,
+        ):
             server.config = json_reply(200, {"defaults": {"prefix": "w"}})
             opened.namespace_exists(("main",))
             server.config = error_reply(500, "RuntimeException")

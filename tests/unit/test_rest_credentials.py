@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import gc
-import time
 import traceback
 from contextlib import contextmanager
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
-from unittest import mock
 
 import pytest
 from pydantic import SecretStr
 
+from tests.support.clocks import a_clock_of_its_own
 from tests.support.odd_server import OddServer, Reply, error_reply, json_reply
 from tests.unit.test_rest_client import FREE, MISSING, NEW, OLD, catalog, loaded, refused
-from tests.unit.test_rest_client import a_clock_of_its_own as a_clock_of_catalogs
 from worker.lakehouse.connection import CatalogAuth
 from worker.lakehouse.port import Catalog, ErrorCode, ErrorKind
 from worker.lakehouse.storage import Storage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
 
 def used(server: OddServer) -> list[str | None]:
@@ -109,19 +106,6 @@ def token(name: str, **rest: Any) -> Reply:
     return json_reply(200, {"access_token": name, "token_type": "bearer", **rest})
 
 
-@contextmanager
-def a_clock_of_its_own() -> Iterator[Callable[[float], None]]:
-    """Time that passes for tokens only when the test says so."""
-    now = time.monotonic()
-
-    def pass_time(seconds: float) -> None:
-        nonlocal now
-        now += seconds
-
-    with mock.patch("worker.lakehouse.auth.time", SimpleNamespace(monotonic=lambda: now)):
-        yield pass_time
-
-
 class TestOAuth2:
     def test_one_token_serves_until_it_ends(self) -> None:
         with oauth([token("t1", expires_in=3600)], FREE) as (opened, server, endpoint):
@@ -142,7 +126,7 @@ class TestOAuth2:
     @pytest.mark.parametrize(("said", "seconds"), [("3599", 3599), ("120.5", 120), ("soon", 3600), ("nan", 3600)])
     def test_a_quoted_lifetime_counts_and_one_that_is_no_number_does_not(self, said: str, seconds: float) -> None:
         tokens = [token("t1", expires_in=said), token("t2")]
-        with a_clock_of_its_own() as pass_time, oauth(tokens, FREE) as (opened, server, _):
+        with a_clock_of_its_own("worker.lakehouse.auth") as pass_time, oauth(tokens, FREE) as (opened, server, _):
             opened.namespace_exists(("main",))
             pass_time(seconds - 61)
             opened.namespace_exists(("main",))
@@ -171,7 +155,10 @@ class TestOAuth2:
 
     def test_a_token_that_is_still_good_serves_while_the_endpoint_is_away(self) -> None:
         tokens = [token("t1", expires_in=40), Reply(503, b"")]
-        with a_clock_of_its_own() as pass_time, oauth(tokens, FREE) as (opened, server, endpoint):
+        with (
+            a_clock_of_its_own("worker.lakehouse.auth") as pass_time,
+            oauth(tokens, FREE) as (opened, server, endpoint),
+        ):
             opened.namespace_exists(("main",))
             pass_time(30)
             opened.namespace_exists(("main",))
@@ -230,7 +217,8 @@ class TestVending:
 
     def test_it_is_asked_again_after_ten_minutes(self) -> None:
         refusal = error_reply(400, "BadRequestException")
-        with a_clock_of_catalogs() as pass_time, OddServer(refusal, loaded()) as server, catalog(server) as opened:
+        clock = a_clock_of_its_own("worker.lakehouse.rest")
+        with clock as pass_time, OddServer(refusal, loaded()) as server, catalog(server) as opened:
             for seconds in (0, 599, 2, 0):
                 pass_time(seconds)
                 opened.load(OLD)
