@@ -56,8 +56,6 @@ broker_connection_retry_on_startup = True
 broker_connection_retry = True
 # None is "for ever"; by default a worker gives up after 100 tries and sits there deaf.
 broker_connection_max_retries = None
-# Celery's own sends each event by itself; ours, a quarter of a second's at once.
-worker_consumer = "worker.consumer:Consumer"
 broker_pool_limit = 10
 broker_pool_acquire_timeout = 10
 
@@ -86,6 +84,8 @@ worker_soft_shutdown_timeout = 10.0
 
 # --- what people see: events feed Flower, results are not kept, the ledger has them.
 worker_send_task_events = True
+# Celery's own sends each event by itself; ours, a quarter of a second's at once.
+worker_consumer = "worker.consumer:Consumer"
 task_send_sent_event = True
 task_track_started = False
 task_ignore_result = True

@@ -115,12 +115,11 @@ _KEPT: Final = (
     "UPDATE reroot.pointers SET closed_at = clock_timestamp(), outcome = 'kept'"
     " WHERE id = ANY(%(entries)s) AND closed_at IS NULL"
 )
-_AND_EVENT: Final = (
-    " RETURNING dataset_id, claim, state, worker)"
-    " INSERT INTO reroot.move_events (dataset_id, claim, event, transition, from_state, to_state, worker, detail)"
+_EVENT: Final = (
+    "INSERT INTO reroot.move_events (dataset_id, claim, event, transition, from_state, to_state, worker, detail)"
     " SELECT dataset_id, claim, %(event)s, %(letter)s, %(from)s, state, worker, %(detail)s::jsonb FROM changed"
 )
-"""Around the statement that changes the ledger's row: as many rows as that one changes."""
+"""As many rows as the ledger's statement has changed."""
 
 
 def hold(connection: Connection, dataset_id: str, *, queue_for: float | None, idle_seconds: float) -> bool:
@@ -266,7 +265,8 @@ class PostgresLock:
                     placed = self._run(column, values) if column else None
                     for statement in others:
                         self._run(statement, values)
-                    changed = self._run(f"WITH changed AS ({ledger}{_AND_EVENT}", values)
+                    change = f"WITH changed AS ({ledger} RETURNING dataset_id, claim, state, worker) {_EVENT}"
+                    changed = self._run(change, values)
                     for statement in after:
                         self._run(statement, values)
             except RowsBusyError:

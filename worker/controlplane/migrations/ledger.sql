@@ -120,9 +120,8 @@ CREATE TABLE reroot.workers (
     seen_at     timestamptz NOT NULL DEFAULT now()
 );
 
--- What there is to do now, running attempts included: the autoscaler counts it. Urgent is
--- an open rename, whose table readers miss, and a withdrawal in which an attempt died; one whose attempt has ended waits
--- as long as that attempt said.
+-- What there is to do now, running attempts included: the autoscaler counts it. Urgent is an open rename, whose table
+-- readers miss, and a withdrawal in which an attempt died; one whose attempt has ended waits as long as that attempt said.
 CREATE VIEW reroot.due AS
 SELECT * FROM (
     SELECT m.dataset_id,
