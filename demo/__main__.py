@@ -149,7 +149,9 @@ def main() -> int:
     options = parser.parse_args()
     os.umask(0o022)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, _interrupted)
+        # Under nohup SIGHUP stays ignored. SIGINT never does, also in the background: it ends a run that is kept.
+        if number is not signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, _interrupted)
     say = Narrator()
     try:
         with run_folder(options.folder.resolve()) as folder:

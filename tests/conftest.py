@@ -13,6 +13,7 @@ A test that kills a server may do so: the next test finds it running again.
 from __future__ import annotations
 
 import itertools
+import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
@@ -53,6 +54,17 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         versions = [EMBEDDED, DEBIAN] if everywhere else [EMBEDDED]
         ids = [f"postgres{version}" for version in versions]
         metafunc.parametrize("postgres_server", versions, indirect=True, scope="session", ids=ids)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def interruptible() -> Iterator[None]:
+    """Give SIGINT Python's own handler: a run in the background, or under nohup, inherits it as ignored.
+
+    Every process that the tests start would inherit that as well, and tests interrupt some of them.
+    """
+    inherited = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, inherited)
 
 
 class Servers:

@@ -23,9 +23,13 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 @contextmanager
-def demo(folder: Path, *options: str) -> Iterator[subprocess.Popen[str]]:
-    """Run the demo in ``folder``; whatever the test finds, nothing of it is left running."""
-    command = [sys.executable, "-m", "demo", "--folder", str(folder), *options]
+def demo(folder: Path, *options: str, ignored: str = "") -> Iterator[subprocess.Popen[str]]:
+    """Run the demo in ``folder``; whatever the test finds, nothing of it is left running.
+
+    ``ignored``: signals that it inherits as ignored, as the shell names them.
+    """
+    shell = ["/bin/sh", "-c", f"trap '' {ignored}; exec \"$@\"", "sh"] if ignored else []
+    command = [*shell, sys.executable, "-m", "demo", "--folder", str(folder), *options]
     pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     with subprocess.Popen(command, cwd=ROOT, start_new_session=True, **pipes) as running:
         try:
@@ -84,14 +88,17 @@ def try_what_it_says(said: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("moment", "number"),
+    ("moment", "number", "ignored"),
     [
-        ("Starting two workers", signal.SIGTERM),
-        ("Then all of them", signal.SIGINT),
+        ("Starting two workers", signal.SIGTERM, ""),
+        ("Starting two workers", signal.SIGHUP, ""),
+        ("Then all of them", signal.SIGINT, "INT"),
     ],
 )
-def test_interrupted_it_leaves_nothing_behind(tmp_path: Path, moment: str, number: signal.Signals) -> None:
-    with demo(tmp_path) as running:
+def test_interrupted_it_leaves_nothing_behind(
+    tmp_path: Path, moment: str, number: signal.Signals, ignored: str
+) -> None:
+    with demo(tmp_path, ignored=ignored) as running:
         read_until(running, moment)
         started = descendants(running.pid)
         assert any("postgres" in process.command for process in started)
@@ -102,6 +109,16 @@ def test_interrupted_it_leaves_nothing_behind(tmp_path: Path, moment: str, numbe
     wait_until(lambda: not still_running(started), seconds=10, what="everything that it started is gone")
     assert not running_in(tmp_path)
     assert not list(tmp_path.glob("run-*"))
+
+
+def test_under_nohup_it_goes_on_when_its_terminal_closes(tmp_path: Path) -> None:
+    with demo(tmp_path, ignored="INT HUP") as running:
+        read_until(running, "Creating the control plane")
+        running.send_signal(signal.SIGHUP)
+        read_until(running, "Starting two workers")
+        running.send_signal(signal.SIGINT)
+        running.communicate(timeout=60)
+    assert running.returncode == 130
 
 
 def test_killed_it_leaves_nothing_running_and_the_next_run_cleans_up(tmp_path: Path) -> None:

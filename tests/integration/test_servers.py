@@ -119,6 +119,17 @@ def test_an_interruption_in_the_middle_of_a_start_forgets_no_process(
         signal.raise_signal(signal.SIGINT)
 
 
+def test_a_run_that_inherits_ignored_signals_sets_what_it_needs() -> None:
+    # As "nohup make test &" starts it. The inner test interrupts itself.
+    inner = f"{Path(__file__).relative_to(ROOT)}::test_an_interruption_in_the_middle_of_a_start_forgets_no_process"
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", inner]
+    ended = subprocess.run(
+        ["/bin/sh", "-c", "trap '' INT HUP; exec \"$@\"", "sh", *command],
+        cwd=ROOT, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert ended.returncode == 0, ended.stdout
+
+
 def test_a_server_that_cannot_start_says_why(tmp_path: Path) -> None:
     with pytest.raises(ServiceError, match="unrecognized configuration parameter"):
         Postgres(tmp_path / "pg", options={"no_such_setting": "1"}).start()
