@@ -29,9 +29,9 @@ nightly: $(STAMP) ## Run the long proofs: pairs of faults, 100,000 random storie
 		tests/unit/test_stateful_move.py tests/contract tests/integration/test_move_on_temperaments.py \
 		tests/integration/test_move_on_nessie.py $(ARGS)
 
-check: $(STAMP) ## Lint, format, types, and who may import whom
+check: $(STAMP) ## Lint, format, types, who may import whom, and the locks against pyproject.toml
 	@$(USUAL) $(PYTHON) -m ruff check . && $(PYTHON) -m ruff format --check . && $(PYTHON) -m mypy \
-		&& .venv/bin/lint-imports
+		&& .venv/bin/lint-imports && $(PYTHON) -m pytest -q tests/unit/test_locks.py
 
 catalogs: $(STAMP) ## Fetch the catalogs that the tests start (needs mvn and java); NIGHTLY=1 fetches Nessie too
 	@$(USUAL) exec $(PYTHON) -m tests.support.fetch_catalogs $(if $(filter-out 0 no,$(NIGHTLY)),--nightly)
