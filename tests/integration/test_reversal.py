@@ -74,7 +74,7 @@ class TestRevert:
         revert(stage, operator, subject)
         outcome = stage.attempt(subject)
         assert isinstance(outcome, Wait)
-        assert outcome.after > stage.policy.grace_seconds - 60
+        assert outcome.after > stage.policy.grace_seconds / 2
         assert stage.pointers(subject) == {subject.old, subject.new}
         flipped_long_ago(stage, subject)
         assert stage.attempt(subject) == Done("flipped")

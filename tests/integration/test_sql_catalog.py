@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import socket
-import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -13,6 +12,7 @@ import psycopg
 import pytest
 from pydantic import SecretStr
 
+from demo.processes import wait_until
 from tests.support.tables import make_table, pyiceberg_catalog_for, sql_connection
 from worker.identifiers import TableIdentifier
 from worker.lakehouse.lakehouse import OpenLakehouse, open_lakehouse
@@ -160,13 +160,12 @@ def test_a_connection_that_breaks_in_the_middle_leaves_it_unknown(
 
 
 def _end_the_one_that_waits(url: str) -> None:
-    deadline = time.monotonic() + 30
+    end = (
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+        " WHERE application_name = 'reroot-catalog' AND wait_event_type = 'Lock'"
+    )
     with psycopg.connect(url, autocommit=True) as admin:
-        while not admin.execute(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
-            " WHERE application_name = 'reroot-catalog' AND wait_event_type = 'Lock'"
-        ).fetchall():
-            assert time.monotonic() < deadline
+        wait_until(lambda: bool(admin.execute(end).fetchall()), seconds=30, what="a request waits for a lock")
 
 
 def test_a_fork_opens_its_own_connection(connection: CatalogConnection, lakehouse: OpenLakehouse) -> None:

@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 @contextmanager
 def a_clock_of_its_own(module: str) -> Iterator[Callable[[float], None]]:
-    """Time that passes for the module that is named only when the test says so, in seconds."""
+    """Time that passes for the module that is named only when the test says so, or when it sleeps; in seconds."""
     now = time.monotonic()
 
     def pass_time(seconds: float) -> None:
         nonlocal now
         now += seconds
 
-    with mock.patch(f"{module}.time", SimpleNamespace(monotonic=lambda: now)):
+    with mock.patch(f"{module}.time", SimpleNamespace(monotonic=lambda: now, sleep=pass_time)):
         yield pass_time

@@ -6,9 +6,9 @@ import json
 import signal
 import subprocess
 import sys
-import time
 from dataclasses import dataclass
 from http.client import HTTPConnection, RemoteDisconnected
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -142,11 +142,13 @@ def test_a_broken_connection(stand: Stand, after: bool, status: int) -> None:
 
 
 @pytest.mark.parametrize("after", [False, True])
-def test_a_delay(stand: Stand, after: bool) -> None:
-    stand.add(Kind.LOAD, delay(0.2, after=after))
-    started = time.monotonic()
+def test_a_delay(stand: Stand, after: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    slept: list[tuple[float, int]] = []
+    clock = SimpleNamespace(sleep=lambda seconds: slept.append((seconds, stand.reached(Kind.LOAD))))
+    monkeypatch.setattr("tests.support.fault_proxy.time", clock)
+    stand.add(Kind.LOAD, delay(3600, after=after))
     assert stand.load().status == 200
-    assert time.monotonic() - started >= 0.2
+    assert slept == [(3600, int(after))]
 
 
 def test_twice_is_sent_twice_and_answered_with_the_second_answer(stand: Stand) -> None:

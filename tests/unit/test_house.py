@@ -18,6 +18,7 @@ VAGUE: Final = {"utils", "util", "common", "base", "helpers", "helper", "misc", 
 UNFINISHED: Final = re.compile(r"\b({})\b".format("|".join(("TO" + "DO", "FIX" + "ME", "XX" + "X", "HA" + "CK"))))
 # Paths of one machine, and addresses that only work there. This project is read anywhere.
 FOREIGN: Final = re.compile(r"(?<![\w.$}/-])/(work|home/\w+|root|Users)/|https?://[\w.:-]+/(simple|pypi)\b")
+CLOCKS: Final = re.compile(r"\b(monotonic|perf_counter|process_time)(_ns)?\(|\btime\.time(_ns)?\(")
 TEXT: Final = {".py", ".sql", ".md", ".toml", ".yml", ".yaml", ".ini", ".mako", ".cfg", ""}
 
 
@@ -59,6 +60,18 @@ def test_modules_are_short() -> None:
 
 def test_names_say_what_things_are() -> None:
     assert not [str(path) for path in PYTHON if VAGUE & {part.removesuffix(".py") for part in path.parts}]
+
+
+def test_no_assertion_depends_on_how_fast_the_machine_is() -> None:
+    # A bound on time fails under load, and proves nothing elsewhere: a condition, a clock of its own, or a benchmark.
+    timed = [
+        f"{path}:{node.lineno}"
+        for path in PYTHON
+        if path.parts[0] == "tests" and CLOCKS.search(text_of(path))
+        for node in ast.walk(ast.parse(text_of(path)))
+        if isinstance(node, ast.Assert) and CLOCKS.search(ast.unparse(node))
+    ]
+    assert not timed
 
 
 def test_modules_say_what_they_are_for() -> None:
