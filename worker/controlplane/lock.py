@@ -37,19 +37,26 @@ _IDLE_MARGIN: Final = 30.0
 _SETTINGS: Final = """
 SELECT set_config('idle_in_transaction_session_timeout', %(idle)s, true),
        set_config('tcp_keepalives_idle', '10', true), set_config('tcp_keepalives_interval', '5', true),
-       set_config('tcp_keepalives_count', '3', true), set_config('lock_timeout', %(queue)s, true)
+       set_config('tcp_keepalives_count', '3', true), set_config('lock_timeout', %(wait)s, true)
 """
 _TRY: Final = _SETTINGS.rstrip() + ", pg_try_advisory_xact_lock(hashtext(%(dataset)s::text))"
-_QUEUE: Final = "SELECT pg_advisory_xact_lock(hashtext(%(dataset)s::text))"
+_QUEUE: Final = "SELECT pg_advisory_xact_lock(hashtext(%(dataset)s::text)), set_config('lock_timeout', %(wait)s, true)"
 
+_LOCK_TIMEOUT: Final = "900ms"
+"""How long any statement after the lock waits for a table that another program holds. Shorter than Postgres' own
+``deadlock_timeout`` of a second, after which a program that waits for our lock would be ended."""
+
+_TABLES: Final = tuple(f"LOCK TABLE {table} IN ACCESS SHARE MODE NOWAIT" for table in ("datasets", "iceberg_sync_log"))
+"""``NOWAIT`` of a row does not cover its table, and a program that alters the table may be waiting for our lock."""
 _ROWS: Final = (
-    "SELECT 1 FROM datasets WHERE id = %(dataset)s::{dataset_type} FOR UPDATE NOWAIT",
+    "SELECT 1 FROM datasets WHERE id = %(dataset)s::{dataset_type} FOR NO KEY UPDATE NOWAIT",
     (
         "SELECT 1 FROM iceberg_sync_log WHERE dataset_id = %(dataset)s::{log_type} AND status = 'succeeded'"
-        " AND starts_with(iceberg_table, %(old)s) FOR UPDATE NOWAIT"
+        " AND starts_with(iceberg_table, %(old)s) FOR NO KEY UPDATE NOWAIT"
     ),
 )
-"""Taken without waiting: a writer that holds its log row and waits for our lock must not die of a deadlock."""
+"""Taken without waiting: a writer that holds its log row and waits for our lock must not die of a deadlock. No key
+changes, so that rows that refer to these by a foreign key can be inserted meanwhile."""
 
 _COLUMN: Final = (
     "UPDATE datasets SET iceberg_namespace = %(after)s"
@@ -126,7 +133,7 @@ def hold(connection: Connection, dataset_id: str, *, queue_for: float | None, id
     """Begin the lock's transaction and take the lock; False where somebody else holds it. Raises ControlPlaneError."""
     values = {
         "idle": f"{int((idle_seconds + _IDLE_MARGIN) * 1000)}ms",
-        "queue": f"{int((queue_for or 0) * 1000)}ms",
+        "wait": _LOCK_TIMEOUT if queue_for is None else f"{int(queue_for * 1000)}ms",
         "dataset": dataset_id,
     }
     with translated():
@@ -137,7 +144,7 @@ def hold(connection: Connection, dataset_id: str, *, queue_for: float | None, id
         connection.execute(_SETTINGS, values)
         try:
             with translated():
-                connection.execute(_QUEUE, values)
+                connection.execute(_QUEUE, values | {"wait": _LOCK_TIMEOUT})
         except RowsBusyError:
             connection.rollback()
             return False
@@ -174,7 +181,7 @@ class PostgresLock:
             "detail": _detail(live=str(flip.live), location=flip.old_location, snapshot_id=flip.snapshot_id),
         }
         column = _COLUMN_HELD if flip.before == flip.after else _COLUMN
-        return self._write(values, locks=_ROWS, column=column, others=(_LOG, _KEPT), ledger=_FLIPPED)
+        return self._write(values, locks=(*_TABLES, *_ROWS), column=column, others=(_LOG, _KEPT), ledger=_FLIPPED)
 
     def reserve(self, claimed: Claimed, flip: Flip, *, idle_seconds: float) -> Written | None:
         """The flip's rows, taken and checked, and a short leash for the connection."""
@@ -184,7 +191,7 @@ class PostgresLock:
             try:
                 with translated(), connection.pipeline():
                     connection.execute("SAVEPOINT ready")
-                    for statement in _ROWS:
+                    for statement in (*_TABLES, *_ROWS):
                         self._run(statement, values)
                     placed = self._run(_COLUMN_HELD, values)
                     claim = self._run(_CLAIM_HELD, values)
@@ -212,7 +219,7 @@ class PostgresLock:
         }
         again = claimed.move.given_up is not None and claimed.move.direction is Direction.BACK
         after = (_PLANNED_AGAIN,) if again else ()
-        return self._write(values, locks=_ROWS[1:], column=None, others=(_LOG,), ledger=_DONE, after=after)
+        return self._write(values, locks=(_TABLES[1], _ROWS[1]), column=None, others=(_LOG,), ledger=_DONE, after=after)
 
     def end(self, claimed: Claimed, outcome: Outcome) -> bool:
         """Write the end of an attempt that did not reach the next state."""
