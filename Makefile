@@ -1,6 +1,6 @@
 # Everything a newcomer needs. Relative paths only, so that a checkout may lie under any path, spaces included.
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test nightly check catalogs bench chaos clean
+.PHONY: help venv demo quick test nightly check catalogs bench chaos clean
 SHELL := /bin/sh
 
 # Whatever umask the caller has: servers of the tests and of the demo run under other accounts and must read this.
@@ -21,10 +21,15 @@ $(STAMP): requirements-dev.lock pyproject.toml deploy/make-venv
 demo: $(STAMP) ## See it work on embedded services and real data; KEEP=1 keeps them up
 	@$(USUAL) exec $(PYTHON) -m demo $(if $(filter-out 0 no,$(KEEP)),--keep)
 
+quick: $(STAMP) ## Run the tests that start nothing, in under a minute: units, in-memory twins
+	@$(USUAL) exec env REROOT_TEST_QUICK=1 $(PYTHON) -m pytest -n $(JOBS) tests/unit tests/contract $(ARGS)
+
 test: $(STAMP) ## Run every test that this machine can run; says what it left out and why
+	@$(USUAL) $(PYTHON) -m tests.support.fetch_catalogs --if-possible
 	@$(USUAL) exec $(PYTHON) -m pytest -n $(JOBS) --dist loadfile $(ARGS)
 
-nightly: $(STAMP) ## Run the long proofs: pairs of faults, 100,000 random stories, every catalog (make catalogs NIGHTLY=1)
+nightly: $(STAMP) ## Run the long proofs: pairs of faults, 100,000 random stories, every catalog
+	@$(USUAL) $(PYTHON) -m tests.support.fetch_catalogs --if-possible --nightly
 	@$(USUAL) exec env REROOT_TEST_NIGHTLY=1 $(PYTHON) -m pytest -n $(JOBS) --dist loadfile -rP tests/unit/test_fault_matrix.py \
 		tests/unit/test_stateful_move.py tests/contract tests/integration/test_move_on_temperaments.py \
 		tests/integration/test_move_on_nessie.py $(ARGS)

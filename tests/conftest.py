@@ -24,8 +24,9 @@ import pytest
 from demo.processes import wait_until
 from demo.services import Postgres, Valkey
 from tests.contract.summary import Results
+from tests.support import left_out
 from tests.support.controlplane import ControlPlaneFixture
-from tests.support.left_out import leave_out, nothing_may_be_left_out
+from tests.support.nightly import QUICK
 from tests.support.pgbouncer import PgBouncer
 
 if TYPE_CHECKING:
@@ -35,6 +36,8 @@ EMBEDDED: Final = "18"
 DEBIAN: Final = "15"
 DEBIAN_BINARIES: Final = Path("/usr/lib/postgresql/15/bin")
 TEMPLATE: Final = "reroot_template"
+SERVERS: Final = {"postgres_server", "postgres_servers", "valkey_server"}
+"""The fixtures behind which everything stands that is started."""
 
 _OPTIONS: Final = {
     # Tests kill processes, never the machine: what a killed server has written is with the kernel, synced or not.
@@ -45,6 +48,7 @@ _OPTIONS: Final = {
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "every_postgres: runs on every Postgres version that is supported")
+    config.pluginmanager.register(left_out)
     config.pluginmanager.register(Results())
 
 
@@ -54,6 +58,14 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         versions = [EMBEDDED, DEBIAN] if everywhere else [EMBEDDED]
         ids = [f"postgres{version}" for version in versions]
         metafunc.parametrize("postgres_server", versions, indirect=True, scope="session", ids=ids)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """In the quick run, take out the tests that need a server."""
+    if QUICK:
+        started = [item for item in items if SERVERS & set(getattr(item, "fixturenames", ()))]
+        config.hook.pytest_deselected(items=started)
+        items[:] = [item for item in items if item not in started]
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -99,7 +111,7 @@ def postgres_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serve
 def postgres_server(request: pytest.FixtureRequest, postgres_servers: Servers) -> Postgres:
     """The session's Postgres; a test that needs one to itself makes ``Postgres(tmp_path / "postgres")``."""
     if request.param == DEBIAN and not (DEBIAN_BINARIES / "initdb").exists():
-        leave_out("no Postgres 15 on this machine (Debian: apt-get install postgresql-15)")
+        left_out.leave_out("no Postgres 15 on this machine (Debian: apt-get install postgresql-15)")
     return postgres_servers.running(request.param)
 
 
@@ -189,23 +201,3 @@ def valkey(valkey_server: Valkey) -> str:
     """The URL of the session's Valkey, running and empty."""
     valkey_server.start().flush()
     return valkey_server.url()
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say at the end what was left out and why; an empty list is said too."""
-    reasons: dict[str, int] = {}
-    for report in terminalreporter.stats.get("skipped", []):
-        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
-        reasons[reason.removeprefix("Skipped: ")] = reasons.get(reason.removeprefix("Skipped: "), 0) + 1
-    terminalreporter.section("left out")
-    for reason, count in reasons.items():
-        terminalreporter.line(f"{count} left out: {reason}")
-    if not reasons:
-        terminalreporter.line("nothing was left out")
-
-
-def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
-    """Where nothing may be left out, a plain skip fails the run as well."""
-    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
-    if exitstatus == pytest.ExitCode.OK and nothing_may_be_left_out() and reporter and reporter.stats.get("skipped"):
-        session.exitstatus = pytest.ExitCode.TESTS_FAILED

@@ -86,6 +86,7 @@ class Stage:
         self._seed = seed
 
     def __enter__(self) -> Self:
+        RestServer.needed("1.10.1")  # before anything is made for it
         with ExitStack() as opening:
             self.postgres = opening.enter_context(Postgres(self.folder / "control-plane"))
             self._catalog_postgres = opening.enter_context(Postgres(self.folder / "catalog"))

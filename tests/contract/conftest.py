@@ -18,10 +18,10 @@ from tests.contract.subjects import (
     SimulatedTables,
     Subject,
 )
-from tests.contract.summary import RECORDINGS
+from tests.contract.summary import RECORDINGS, asked_for
 from tests.support import nessie as nessie_server
 from tests.support.catalog_fixtures import rest_servers
-from tests.support.nightly import NIGHTLY
+from tests.support.nightly import NIGHTLY, QUICK
 from tests.support.object_store import ObjectStore
 from tests.support.rest_double import TEMPERAMENTS
 from tests.support.tables import sql_connection
@@ -119,6 +119,8 @@ SUBJECTS: Mapping[str, Callable[[pytest.FixtureRequest], Subject]] = {
     **{f"double-{name}": _rest_double(temperament) for name, temperament in TEMPERAMENTS.items()},
     **({"nessie-0.99.0": _nessie, "double-that-vends": _vending} if NIGHTLY else {}),
 }
+if QUICK:
+    SUBJECTS = {name: SUBJECTS[name] for name in ("double", "simulated")}
 if is_named():
     SUBJECTS = {named_label(): lambda _: NamedSubject()}
 
@@ -131,7 +133,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     """Say how much of the recordings the double answers alike."""
     lines = config.stash.get(RECORDINGS, [])
-    if lines:
+    if lines and asked_for(config):
         terminalreporter.section("recordings of real servers")
         terminalreporter.write_line("\n".join(lines))
 

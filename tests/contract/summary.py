@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
+from tests.support.nightly import NIGHTLY
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -24,11 +26,18 @@ _ASKED: Final = re.compile(
     r"tests/contract/test_(?:catalog_contract|names)\.py::(?:(?P<group>\w+)::)?test_(?P<test>\w+)\[(?P<subject>.+?)\](?:@|$)"
 )
 _LONGEST: Final = 160
+ENDS: Final = ("kept", "not by its nature", "broken", "not tried")
+"""``not tried``: the catalog was left out, or did not come up."""
+
+
+def asked_for(config: pytest.Config) -> bool:
+    """Whether the run is about the contract alone, or the long one. All others end in one screen."""
+    return NIGHTLY or all("contract" in argument for argument in config.args)
 
 
 @dataclass(eq=False)
 class Results:
-    """How each promise ended on each catalog: ``kept``, ``not by its nature``, ``broken``, with the reason.
+    """How each promise ended on each catalog: one of ``ENDS``, with the reason.
 
     A plugin of the run as a whole, so that it hears of every test, in whichever process it ran.
     """
@@ -41,7 +50,9 @@ class Results:
         if found is None:
             return
         key = found["subject"], _sentence(found)
-        if report.failed:
+        if report.when == "setup" and not report.passed:
+            self.ends[key] = "not tried", _first_line(report)
+        elif report.failed:
             self.ends[key] = "broken", _first_line(report)
         elif report.when == "call" and hasattr(report, "wasxfail"):
             self.ends[key] = "not by its nature", str(report.wasxfail)
@@ -49,18 +60,18 @@ class Results:
             self.ends.setdefault(key, ("kept", ""))
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Show the tables, where the contract was asked at all."""
-        if self.ends:
+        """Show the tables, where somebody asked for the contract."""
+        if self.ends and asked_for(terminalreporter.config):
             terminalreporter.section("the contract, catalog by catalog")
             terminalreporter.write_line("\n".join(self.lines()))
 
     def lines(self) -> Iterator[str]:
         """The counts of each catalog; of one that the environment names, its promises one by one as well."""
-        yield "| catalog | promises | kept | not by its nature | broken |"
-        yield "|---|---|---|---|---|"
+        yield f"| catalog | promises | {' | '.join(ENDS)} |"
+        yield "|---|---|" + "---|" * len(ENDS)
         for subject in dict.fromkeys(subject for subject, _ in self.ends):
             counts = Counter(end for (name, _), (end, _) in self.ends.items() if name == subject)
-            numbers = [counts.total(), *(counts[end] for end in ("kept", "not by its nature", "broken"))]
+            numbers = [counts.total(), *(counts[end] for end in ENDS)]
             yield f"| {subject} | {' | '.join(map(str, numbers))} |"
         named = {sentence: end for (subject, sentence), end in self.ends.items() if subject.startswith(NAMED)}
         if named:

@@ -42,7 +42,7 @@ def asked(server: RestDouble, *which: str, **variables: str) -> subprocess.Compl
 def test_the_results_are_a_table_and_nothing_stays_on_the_server(server: RestDouble, tmp_path: Path) -> None:
     ended = asked(server, "-k", "TestRename or TestRegister or test_missing_namespace")
     assert ended.returncode == 0, ended.stdout
-    assert "| named lakekeeper-main | 15 | 11 | 4 | 0 |" in ended.stdout
+    assert "| named lakekeeper-main | 15 | 11 | 4 | 0 | 0 |" in ended.stdout
     assert "| rename: across levels keeps the table | kept |  |" in ended.stdout
     assert "| register: twice | not by its nature | Lakekeeper keeps one name for each uuid" in ended.stdout
     assert TOKEN not in ended.stdout + ended.stderr

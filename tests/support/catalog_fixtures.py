@@ -25,6 +25,7 @@ class RestServers:
     def running(self, version: str, database: str) -> RestServer:
         """The server of that version on ``postgres`` or ``sqlite``; tests keep apart by their names."""
         if (version, database) not in self._servers:
+            RestServer.needed(version)  # before anything is made for it
             name = f"reference_{version.replace('.', '_')}"
             folder = self._folders.mktemp(f"{name}_{database}")
             url = f"sqlite:///{folder}/catalog.db"

@@ -1,6 +1,8 @@
-"""Fetches the catalogs that the tests start for real: ``python -m tests.support.fetch_catalogs [--nightly]``.
+"""Fetches the catalogs that the tests start for real.
 
-They come from Maven Central through ``mvn``, once, into a cache folder; what is there already is not fetched again.
+``python -m tests.support.fetch_catalogs [--nightly] [--if-possible]``. They come from Maven Central through ``mvn``,
+once, into a cache folder; what is there already is not fetched again. ``--if-possible`` is for a run of the tests: it
+waits a few minutes at most and never fails.
 """
 
 from __future__ import annotations
@@ -9,9 +11,15 @@ import os
 import shutil
 import subprocess
 import sys
+import time
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 _POSTGRES_DRIVER: Final = "org.postgresql:postgresql:42.7.4:jar"
 
@@ -44,8 +52,10 @@ _REFERENCE_1_11: Final = (
 )
 """From 1.11 on the server is published without what it needs: coordinates, a classifier last where there is one."""
 
-_PATIENCE: Final = 600
-"""Seconds for one download; the largest file has 245 MB."""
+PATIENCE: Final = 1200.0
+"""Seconds for everything: 300 MB, and 245 MB for Nessie."""
+SHORT_PATIENCE: Final = 240.0
+"""The same before a run of the tests, which goes on without."""
 
 
 class FetchError(Exception):
@@ -73,13 +83,13 @@ class Reference:
         folder = self._folder()
         return [folder / "*"] if folder.is_dir() else None
 
-    def fetch(self, mvn: str) -> None:
+    def fetch(self, maven: Maven) -> None:
         """Bring it. Raises FetchError."""
         if self.version == _OLDER:
             for name, coordinates in ARTIFACTS.items():
-                _copy(mvn, name, coordinates)
+                maven.copy(name, coordinates)
         else:
-            _copy_all(mvn, _REFERENCE_1_11, self._folder())
+            maven.copy_all(_REFERENCE_1_11, self._folder())
 
     def _folder(self) -> Path:
         return cache_folder() / f"reference-{self.version}"
@@ -96,65 +106,74 @@ def nessie() -> Path | None:
     return jar if jar.is_file() else None
 
 
-def fetch(*, nightly: bool = False) -> str | None:
+def missing(*, nightly: bool) -> bool:
+    """Whether something is not there yet."""
+    return any(each.class_path() is None for each in REFERENCES.values()) or (nightly and nessie() is None)
+
+
+def fetch(*, nightly: bool = False, patience: float = PATIENCE) -> str | None:
     """Fetch what is missing; None when everything is there, else one line that says why it is not."""
-    wanted = [reference for reference in REFERENCES.values() if reference.class_path() is None]
-    also_nessie = nightly and nessie() is None
-    if not wanted and not also_nessie:
+    if not missing(nightly=nightly):
         return None
     mvn = shutil.which("mvn")
     if mvn is None:
         return "mvn is not installed (Debian: apt-get install maven)"
+    maven = Maven(mvn, time.monotonic() + patience)
     try:
-        for reference in wanted:
-            reference.fetch(mvn)
-        if also_nessie:
-            _copy(mvn, NESSIE, "org.projectnessie.nessie:nessie-quarkus:0.99.0:jar:runner")
+        for reference in REFERENCES.values():
+            if reference.class_path() is None:
+                reference.fetch(maven)
+        if nightly and nessie() is None:
+            maven.copy(NESSIE, "org.projectnessie.nessie:nessie-quarkus:0.99.0:jar:runner")
     except FetchError as problem:
         return str(problem)
     return None
 
 
-def _copy(mvn: str, name: str, coordinates: str) -> None:
-    if (cache_folder() / name).is_file():
-        return
-    half = _half()
-    _run(mvn, ["dependency:copy", f"-Dartifact={coordinates}", f"-DoutputDirectory={half}"], coordinates)
-    for jar in half.iterdir():
-        jar.replace(cache_folder() / jar.name)
-    shutil.rmtree(half)
+@dataclass(frozen=True, slots=True)
+class Maven:
+    """``mvn``, which must be done by ``deadline``. Its methods raise FetchError."""
+
+    program: str
+    deadline: float
+
+    def copy(self, name: str, coordinates: str) -> None:
+        """One jar, into the cache folder, unless it is there."""
+        if (cache_folder() / name).is_file():
+            return
+        with _half() as half:
+            self._run(["dependency:copy", f"-Dartifact={coordinates}", f"-DoutputDirectory={half}"], coordinates)
+            (half / name).replace(cache_folder() / name)
+
+    def copy_all(self, coordinates: tuple[str, ...], folder: Path) -> None:
+        """Everything that these need, with what that needs in turn."""
+        with _half() as half:
+            project, jars = half / "pom.xml", half / "jars"
+            project.write_text(_project(coordinates), encoding="utf-8")
+            command = ["-f", str(project), "dependency:copy-dependencies", f"-DoutputDirectory={jars}"]
+            self._run(command, coordinates[0])
+            jars.replace(folder)
+
+    def _run(self, goal: list[str], what: str) -> None:
+        left = self.deadline - time.monotonic()
+        try:
+            done = subprocess.run(
+                [self.program, "-B", "-q", *goal],
+                cwd=cache_folder(), capture_output=True, text=True, timeout=max(left, 0), check=False,
+            )  # fmt: skip
+        except subprocess.TimeoutExpired:
+            raise FetchError(f"mvn did not bring {what} in time") from None
+        if done.returncode != 0:
+            said = (done.stdout + done.stderr).strip().splitlines() or ["it said nothing"]
+            raise FetchError(f"mvn did not bring {what}: {said[0]}")
 
 
-def _copy_all(mvn: str, coordinates: tuple[str, ...], folder: Path) -> None:
-    """Everything that these need, with what that needs in turn."""
-    half = _half()
-    project = half / "pom.xml"
-    project.write_text(_project(coordinates), encoding="utf-8")
-    jars = half / "jars"
-    command = ["-f", str(project), "dependency:copy-dependencies", f"-DoutputDirectory={jars}"]
-    _run(mvn, command, coordinates[0])
-    jars.replace(folder)
-    shutil.rmtree(half)
-
-
-def _half() -> Path:
-    # A folder of its own first: an interrupted download must not look like a finished one.
-    half = cache_folder() / "half"
-    shutil.rmtree(half, ignore_errors=True)
-    half.mkdir(parents=True)
-    return half
-
-
-def _run(mvn: str, goal: list[str], what: str) -> None:
-    try:
-        done = subprocess.run(
-            [mvn, "-B", "-q", *goal], cwd=cache_folder(), capture_output=True, text=True, timeout=_PATIENCE, check=False
-        )
-    except subprocess.TimeoutExpired:
-        raise FetchError(f"mvn did not bring {what} within {_PATIENCE} seconds") from None
-    if done.returncode != 0:
-        said = (done.stdout + done.stderr).strip().splitlines() or ["it said nothing"]
-        raise FetchError(f"mvn did not bring {what}: {said[0]}")
+@contextmanager
+def _half() -> Iterator[Path]:
+    """A folder of its own first: an interrupted download must not look like a finished one."""
+    cache_folder().mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(prefix="half-", dir=cache_folder(), ignore_cleanup_errors=True) as folder:
+        yield Path(folder)
 
 
 def _project(coordinates: tuple[str, ...]) -> str:
@@ -171,8 +190,19 @@ def _dependency(coordinates: str) -> str:
     return "<dependency>" + "".join(f"<{tag}>{value}</{tag}>" for tag, value in tags) + "</dependency>"
 
 
-if __name__ == "__main__":
-    problem = fetch(nightly="--nightly" in sys.argv[1:])
+def main(arguments: list[str]) -> int:
+    """Fetch, and say what was not brought. Exit code 1 then, 0 with ``--if-possible``."""
+    if_possible, nightly = "--if-possible" in arguments, "--nightly" in arguments
+    patience = SHORT_PATIENCE if if_possible and not nightly else PATIENCE
+    if missing(nightly=nightly) and shutil.which("mvn") is not None:
+        sys.stderr.write("Fetching the catalogs that the tests start (once, some minutes)\n")
+    problem = fetch(nightly=nightly, patience=patience)
     if problem is not None:
-        sys.exit(problem)
-    print(f"the catalogs are in {cache_folder()}")  # noqa: T201 - a command
+        sys.stderr.write(f"{problem}\n")
+    elif not if_possible:
+        sys.stdout.write(f"the catalogs are in {cache_folder()}\n")
+    return 0 if problem is None or if_possible else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

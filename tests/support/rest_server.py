@@ -54,12 +54,18 @@ class RestServer:
             properties={name: SecretStr(value) for name, value in properties.items()},
         )
 
+    @staticmethod
+    def needed(version: str) -> tuple[str, list[Path]]:
+        """What it takes: the path of Java, and the class path; the test is left out where one is missing."""
+        java = shutil.which("java")
+        jars = REFERENCES[version].class_path()
+        if java is None or jars is None:
+            leave_out(f"no reference Iceberg REST server {version} here (it needs java and mvn: make catalogs)")
+        return java, jars
+
     def start(self) -> Self:
         """Start it and wait until it answers."""
-        java = shutil.which("java")
-        jars = REFERENCES[self._version].class_path()
-        if java is None or jars is None:
-            leave_out(f"no reference Iceberg REST server {self._version} here (java, mvn, then: make catalogs)")
+        java, jars = self.needed(self._version)
         self.warehouse.mkdir(parents=True, exist_ok=True)
         self._port = free_port()
         classpath = os.pathsep.join(str(jar) for jar in jars)

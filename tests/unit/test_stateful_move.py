@@ -15,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from tests.support.catalog_double import CatalogDouble
 from tests.support.faults import CHANGES, Fault, faults_of
-from tests.support.nightly import NIGHTLY
+from tests.support.nightly import NIGHTLY, QUICK
 from tests.support.stepping import SteppedAttempt
 from tests.support.twin_stage import DATASET, ELSEWHERE, NAME, NEW, OLD, Process, TwinStage
 from worker.identifiers import TableIdentifier
@@ -193,7 +193,7 @@ class Moves(RuleBasedStateMachine):
 
 TestMoves = pytest.mark.timeout(43_200 if NIGHTLY else 600)(Moves.TestCase)
 TestMoves.settings = settings(
-    max_examples=100_000 if NIGHTLY else 2_000,
+    max_examples=100_000 if NIGHTLY else 100 if QUICK else 2_000,
     stateful_step_count=40,
     deadline=None,
     derandomize=not NIGHTLY,
