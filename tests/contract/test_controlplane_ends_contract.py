@@ -16,6 +16,7 @@ from worker.moves.machine import State
 from worker.moves.ports import (
     Action,
     Closed,
+    LockLostError,
     Pointer,
     Strategy,
     Written,
@@ -159,6 +160,14 @@ class ControlPlaneEndsContract:
         assert (row.state, row.direction) == ("done", "back")
 
     # The journal.
+
+    def test_an_attempt_whose_claim_was_taken_over_opens_no_entry(self, plane: PlaneSubject) -> None:
+        adapter, dataset = plane.adapter(), plane.dataset()
+        stood_still = claimed_by(adapter, dataset)
+        claimed_by(plane.adapter("worker-2"), dataset)
+        with pytest.raises(LockLostError):
+            adapter.journal(stood_still, Action.RENAME, pointer())
+        assert plane.entries(dataset) == []
 
     def test_an_entry_is_there_until_it_is_closed_and_its_first_end_stays(self, plane: PlaneSubject) -> None:
         adapter, dataset = plane.adapter(), plane.dataset()

@@ -14,7 +14,18 @@ from typing import TYPE_CHECKING
 from tests.support.twin_lock import LockTwin
 from worker.identifiers import resolve
 from worker.moves.machine import WORKABLE, Direction, State
-from worker.moves.ports import Action, Claimed, Closed, ControlPlane, Dataset, Entry, Move, Pointer, Strategy
+from worker.moves.ports import (
+    Action,
+    Claimed,
+    Closed,
+    ControlPlane,
+    Dataset,
+    Entry,
+    LockLostError,
+    Move,
+    Pointer,
+    Strategy,
+)
 from worker.outcome import ParkCode
 
 if TYPE_CHECKING:
@@ -250,8 +261,9 @@ class ControlPlaneTwin(ControlPlane):
     def journal(self, claimed: Claimed, action: Action, pointer: Pointer) -> Entry:
         plane, dataset = self.plane, claimed.move.dataset_id
         row = plane.moves.get(dataset)
-        if row is not None and row.claim == claimed.move.claim and row.table_uuid is None:
-            row.table_uuid = pointer.table_uuid
+        if row is None or row.claim != claimed.move.claim:
+            raise LockLostError("the claim was taken over: nothing more is begun")
+        row.table_uuid = row.table_uuid or pointer.table_uuid
         entry = Entry(len(plane.pointers) + 1, action, pointer)
         plane.pointers.append(PointerRow(dataset, entry))
         return entry

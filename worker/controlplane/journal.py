@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from worker.controlplane.connection import Connection, translated
 from worker.identifiers import TableIdentifier
-from worker.moves.ports import Action, Claimed, Closed, Entry, Pointer
+from worker.moves.ports import Action, Claimed, Closed, Entry, LockLostError, Pointer
 
 _OPEN: Final = """
 WITH known AS (
@@ -19,10 +19,11 @@ WITH known AS (
 )
 INSERT INTO reroot.pointers
     (dataset_id, claim, action, namespace, table_name, warehouse, table_uuid, metadata_location, sequence_number)
-VALUES
-    (%(dataset)s, %(claim)s, %(action)s, %(namespace)s, %(name)s, %(warehouse)s, %(uuid)s, %(location)s, %(sequence)s)
+SELECT dataset_id, claim, %(action)s, %(namespace)s, %(name)s, %(warehouse)s, %(uuid)s, %(location)s, %(sequence)s
+FROM reroot.moves WHERE dataset_id = %(dataset)s AND claim = %(claim)s
 RETURNING id
 """
+"""Nothing where the claim was taken over: an attempt that stood still leaves no entry in a job that has ended."""
 
 _CLOSE: Final = """
 UPDATE reroot.pointers SET closed_at = clock_timestamp(), outcome = %s WHERE id = %s AND closed_at IS NULL
@@ -42,7 +43,7 @@ ENTRIES_OF: Final = """
 def open_entry(connection: Connection, claimed: Claimed, action: Action, pointer: Pointer) -> Entry:
     """Write down the intention; committed when this returns. The ledger keeps the first uuid it is told.
 
-    Raises ControlPlaneError.
+    Raises LockLostError where the claim was taken over, and ControlPlaneError.
     """
     with translated():
         row: Any = connection.execute(
@@ -59,6 +60,8 @@ def open_entry(connection: Connection, claimed: Claimed, action: Action, pointer
                 "sequence": pointer.sequence_number,
             },
         ).fetchone()
+    if row is None:
+        raise LockLostError("the claim was taken over: nothing more is begun")
     return Entry(row[0], action, pointer)
 
 

@@ -242,6 +242,7 @@ class ControlPlane(Protocol):
         """Write down an intention and commit, before the request.
 
         The ledger keeps the uuid of the first pointer that is journaled: the dataset's table from then on.
+        Raises LockLostError where the claim was taken over: the attempt stood still, and another one went on.
         """
         ...
 
