@@ -54,7 +54,22 @@ class Fault(StrEnum):
     FALSE_404_AFTER = "404 on a second try, done by the first"
     STALE = "stale read"
     """The answer that this very read had before."""
+    SLOW = "as slow as its client allows"
+    """It takes effect and is answered just before the client gives up."""
+    STALLED = "the process stood still before"
+    """For longer than an attempt may take: its lock has been ended meanwhile, where it had one."""
 
+
+REQUEST_SECONDS: Final = 10.0
+"""After which the client of a request gives up."""
+STALL_SECONDS: Final = 100.0
+SECONDS: Final = {
+    Fault.SLOW: REQUEST_SECONDS - 1,
+    Fault.TIMEOUT_AFTER: REQUEST_SECONDS,
+    Fault.LATE: REQUEST_SECONDS,
+    Fault.STALLED: STALL_SECONDS,
+}
+"""How long a call takes that a fault strikes; 0 for the others."""
 
 CRASHES: Final = frozenset({Fault.CRASH_BEFORE, Fault.CRASH_AFTER})
 _LOSSES: Final = frozenset({Fault.LOST_BEFORE, Fault.LOST_AFTER})
@@ -83,6 +98,8 @@ CALLS: Final = {
 """The calls of the catalog's port that are one request each."""
 
 CHANGES: Final = frozenset({"register", "rename", "drop", "create_namespace"})
+_GUARDED: Final = CHANGES - {"create_namespace"}
+"""A process does not stand still between its last question to the lock and one of these."""
 _ANSWERS: Final = {
     Fault.STATUS_500_BEFORE: Answer(500, "RuntimeException", "boom", is_json=True),
     Fault.STATUS_500_AFTER: Answer(500, "RuntimeException", "boom", is_json=True),
@@ -120,14 +137,15 @@ def faults_of(call: PortCall) -> list[Fault]:
     if call.port == "lakehouse":
         return []
     if call.port == "lock":
-        return [*CRASHES, *_LOSSES]
+        return [*CRASHES, *_LOSSES, Fault.STALLED]
     if call.port == "ledger":
         lost = [Fault.LOST_BEFORE] if str(call) == "ledger.lock" else [*_LOSSES]
-        return [*CRASHES, *lost] if str(call) in _BEFORE_THE_LOCK else [*CRASHES, *lost, Fault.CUT]
+        return [*CRASHES, *lost, Fault.STALLED, *([] if str(call) in _BEFORE_THE_LOCK else [Fault.CUT])]
     if call.method in CHANGES:
-        never = {*_LOSSES, Fault.STALE} if _may_be_late(call) else {*_LOSSES, Fault.STALE, Fault.LATE}
-        return [fault for fault in Fault if fault not in never]
+        never = {*_LOSSES, Fault.STALE, *([Fault.STALLED] if call.method in _GUARDED else [])}
+        return [fault for fault in Fault if fault not in never and (fault is not Fault.LATE or _may_be_late(call))]
     reads = [Fault.CRASH_BEFORE, Fault.CUT, Fault.STATUS_500_BEFORE, Fault.STATUS_503_BEFORE, Fault.RESET_BEFORE]
+    reads += [Fault.SLOW, Fault.STALLED]
     return [*reads, Fault.FALSE_404_BEFORE, Fault.STALE] if call.method in CALLS else reads
 
 
@@ -164,6 +182,8 @@ class Faults:
         """The call with the fault. ``lock``: the attempt's, whose connection a loss of it ends."""
         if fault is Fault.CRASH_BEFORE:
             raise Crashed
+        if fault in {Fault.SLOW, Fault.STALLED}:  # the time that passes is its caller's to let pass
+            return self.plainly(call, perform)
         if fault is Fault.CRASH_AFTER:
             self.plainly(call, perform)
             raise Crashed

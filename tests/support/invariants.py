@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from worker.identifiers import quarantine_identifier
+from worker.identifiers import QUARANTINE_NAMESPACE, TableIdentifier, quarantine_identifier
 from worker.moves.machine import TRANSITIONS
 from worker.moves.ports import Action
 
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from tests.support.faults import PortCall
     from tests.support.twin_stage import Process, TwinStage
-    from worker.identifiers import TableIdentifier
     from worker.moves.ports import Entry, Flip
 
 LEGAL: Final = {(t.letter, t.source, t.target) for t in TRANSITIONS}
@@ -102,6 +101,10 @@ def request_violations(stage: TwinStage, process: Process, call: PortCall) -> li
     """What is wrong with a request that is about to take effect."""
     if call.port != "catalog":
         return []
+    names = [each for each in call.arguments if isinstance(each, TableIdentifier)]
+    others = [each for each in names if each.name != stage.name and each.namespace != (QUARANTINE_NAMESPACE,)]
+    if others:
+        return [f"{call} is about the table of another dataset: {others}"]
     match call.method, call.arguments:
         case "register", (identifier, location):
             return _register(stage, identifier, location)
@@ -152,6 +155,8 @@ def _rename(stage: TwinStage, process: Process, source: TableIdentifier, target:
 def _drop(stage: TwinStage, process: Process, identifier: TableIdentifier) -> list[str]:
     if identifier not in stage.catalog.names:
         return []
+    if stage.catalog.names[identifier] == stage.foreign.get(identifier):
+        return [f"another hand's table {identifier} is dropped"]
     withdrawals = stage.open_entries(Action.WITHDRAW)
     if not any(identifier in {entry.pointer.identifier, _shelter(entry)} for entry in withdrawals):
         return [f"I8: {identifier} is dropped, and the journal does not know"]

@@ -9,6 +9,7 @@ from typing import Any, Final
 from tests.support.catalog_double import Call, CatalogDouble
 from tests.support.faults import Crashed, Fault, PortCall, faults_of
 from tests.support.twin_stage import DATASET, NEW, OLD, Process, TwinStage, struck
+from worker.identifiers import quarantine_identifier
 from worker.lakehouse.port import CatalogError, ErrorCode, ErrorKind
 from worker.moves.machine import State
 from worker.moves.policy import Policy
@@ -33,11 +34,15 @@ class Scene:
     """How many of its calls are struck, where it only repeats itself afterwards."""
     without: frozenset[Fault] = frozenset()
     """Faults that are no single fault here, because the scene begins with one."""
+    request_seconds: float = 0.0
+    """How long every request to the catalog takes."""
+    window: float = 0.0
+    """Seconds for which readers may miss the table when nothing fails."""
 
     def build(self) -> TwinStage:
         """A fresh stage in this situation."""
         catalog = CatalogDouble(offers_rename=self.offers_rename, once=self.once)
-        stage = TwinStage(Policy(strategy=self.strategy), catalog)
+        stage = TwinStage(Policy(strategy=self.strategy), catalog, request_seconds=self.request_seconds)
         self.prepare(stage)
         return stage
 
@@ -60,9 +65,9 @@ def _diverged(stage: TwinStage, struck: Struck) -> bool:
 
 
 def _doubtful(stage: TwinStage, struck: Struck) -> bool:
-    """The same, or a metadata file is gone and the live name, by an old answer, shows no commit that cleaned it up."""
+    """The same, or another table is in the way, or a metadata file is gone and no commit is seen that cleaned it up."""
     stale = any((call.method, fault) == ("load", Fault.STALE) for call, fault in struck)
-    return _diverged(stage, struck) or (bool(stage.cleaned) and stale)
+    return _diverged(stage, struck) or bool(stage.foreign) or (bool(stage.cleaned) and stale)
 
 
 def _refused(stage: TwinStage, struck: Struck) -> bool:
@@ -75,6 +80,8 @@ TRUE_REASONS: Final[dict[ParkCode, Callable[[TwinStage, Struck], bool]]] = {
     ParkCode.REFUSED: _refused,
     ParkCode.NO_PLACE: lambda stage, _: stage.plane.datasets[DATASET].schema_id is None,
     ParkCode.DIVERGED: _diverged,
+    ParkCode.SOAK_FAILED: lambda stage, _: bool(stage.catalog.broken),
+    ParkCode.SOURCE_REPLACED: lambda stage, _: bool(stage.foreign),
     ParkCode.NAME_TAKEN: lambda stage, _: NEW in stage.catalog.names and NEW not in stage.pointers(),
     ParkCode.TABLE_UNREADABLE: lambda stage, _: NEW.namespace not in stage.catalog.namespaces,
     ParkCode.EXHAUSTED: lambda stage, _: NEW.namespace not in stage.catalog.namespaces,
@@ -174,12 +181,12 @@ def _written_to_after(stage: TwinStage) -> None:
 
 def _taken(stage: TwinStage) -> None:
     """Another table has the name that the dataset's table is to get."""
-    stage.catalog.create(NEW)
+    stage.another_hand_creates(NEW)
 
 
 def _taken_after_an_open_rename(stage: TwinStage) -> None:
     dies_at(stage, "rename")
-    stage.catalog.create(NEW)
+    stage.another_hand_creates(NEW)
 
 
 def _reverted_while_hidden(stage: TwinStage) -> None:
@@ -206,6 +213,26 @@ def _late_rename_and_another_schema(stage: TwinStage) -> None:
     stage.attempt()
     stage.strike = kept
     stage.plane.datasets[DATASET].schema_id = "t"
+
+
+def _broken(stage: TwinStage) -> None:
+    """A data file of the table is gone, whichever name it is read through."""
+    stage.catalog.broken.add(stage.catalog.names[stage.old])
+
+
+def _left_name_taken(stage: TwinStage) -> None:
+    """After the flip another hand drops the pointer that was left, and makes a table of its own under that name."""
+    stage.attempt()
+    del stage.catalog.names[stage.old]
+    assert stage.another_hand_creates(stage.old)
+
+
+def _quarantine_taken(stage: TwinStage) -> None:
+    """Another table stands under the very name in quarantine that the next withdrawal will use."""
+    stage.attempt()
+    shelter = quarantine_identifier(stage.name, len(stage.plane.pointers) + 1)
+    stage.catalog.make_namespaces(shelter.namespace)
+    assert stage.another_hand_creates(shelter)
 
 
 def _adopted(stage: TwinStage) -> None:
@@ -254,4 +281,8 @@ SCENES: Final = (
     Scene("back by register", REGISTER, _reverted),
     Scene("back by register in the grace", REGISTER, _reverted_in_grace),
     Scene("back by rename", RENAME, _reverted, once=True),
+    Scene("a data file is gone, by rename", RENAME, _broken, ends=State.PARKED, calls=12),
+    Scene("another table has the name that was left", REGISTER, _left_name_taken, ends=State.PARKED),
+    Scene("another table is in quarantine", REGISTER, _quarantine_taken, ends=State.PARKED),
+    Scene("register, every request slow", REGISTER, request_seconds=4.0),
 )

@@ -13,8 +13,9 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from tests.support.catalog_double import CatalogDouble, LakehouseDouble
-from tests.support.faults import Between, Crashed, Fault, Faults, PortCall
+from tests.support.faults import SECONDS, Between, Crashed, Fault, Faults, PortCall
 from tests.support.invariants import Account, flip_violations, request_violations, world_violations
+from tests.support.outages import Outage, refusal
 from tests.support.twin_operator import OperatorTwin
 from tests.support.twins import WAREHOUSE, ControlPlaneTwin, DatasetRow, LogRow, MoveRow, PlaneTwin, SchemaRow
 from worker.controlplane.connection import ControlPlaneAwayError
@@ -25,6 +26,7 @@ from worker.moves.job import Memory
 from worker.moves.machine import WORKABLE, Direction, State
 from worker.moves.policy import Policy
 from worker.moves.ports import Action, Closed, Written
+from worker.outcome import ParkCode
 
 if TYPE_CHECKING:
     from tests.support.twin_lock import LockTwin
@@ -35,12 +37,14 @@ WORKSPACE = "ws"
 NAME = "ds_d"
 OLD = TableIdentifier((LEGACY_NAMESPACE,), NAME)
 NEW = TableIdentifier(("sales", "europe"), NAME)
-UUID = "uuid-of-the-dataset"
 ELSEWHERE = "asia.tokyo"
 SHOWING = frozenset({"load", "soak", "register", "rename"})
 """Calls after which an attempt knows something about a table."""
 GUARDED = frozenset({"register", "rename", "drop"})
 """Calls right before which an attempt asks the lock's connection."""
+
+MAY_LEAVE_A_PAIR = frozenset({ParkCode.DIVERGED, ParkCode.WITHDRAWAL_DOUBTFUL})
+"""Reasons to park before the flip for which our own registration may stay: nobody may tell which side to give up."""
 
 Strike = Callable[["Process", PortCall, Callable[[], Any]], Any]
 """Makes a call, or lets a fault strike it."""
@@ -75,18 +79,26 @@ class Late:
 
 @dataclass
 class TwinStage:
-    """One database, one warehouse, one dataset."""
+    """One dataset in one database and one warehouse. Stages that share ``plane`` and ``catalog`` are neighbours."""
 
     policy: Policy = field(default_factory=Policy)
     catalog: CatalogDouble = field(default_factory=CatalogDouble)
+    plane: PlaneTwin = field(default_factory=PlaneTwin)
+    dataset: str = DATASET
     violations: list[str] = field(default_factory=list)
     cleaning: bool = False
     """Commits through the live name remove metadata files that its log has forgotten."""
     cleaned: set[str] = field(default_factory=set)
     """Metadata files that commits have cleaned up."""
+    outage: Outage | None = None
+    """What does not answer now."""
+    request_seconds: float = 0.0
+    """How long every request to the catalog takes, at the end of which it takes effect and is answered."""
 
     def __post_init__(self) -> None:
-        self.plane = PlaneTwin()
+        self.name = f"ds_{self.dataset}"
+        self.old = TableIdentifier(OLD.namespace, self.name)
+        self.new = TableIdentifier(NEW.namespace, self.name)
         self.policy = replace(self.policy, clock=lambda: self.plane.now, jitter=lambda: 0.5)
         self.lakehouse = LakehouseDouble({WAREHOUSE: self.catalog})
         self.operator = OperatorTwin(self.plane)
@@ -94,30 +106,36 @@ class TwinStage:
         self.strike: Strike = lambda _, call, perform: self.faults.plainly(call, perform)
         self.calls: list[PortCall] = []
         self.late: list[Late] = []
+        self.seen_at = self.plane.now
+        """When the table last stood where the resolver sends readers."""
+        self.longest_window = 0.0
+        """Seconds for which it did not."""
+        self.foreign: dict[TableIdentifier, str] = {}
+        """Tables of another hand, and where each was put: by name, its metadata location."""
         self.arriving = False
         """A late request is taking effect: its sender holds nothing any more."""
         for schema, place in (("s", ".".join(NEW.namespace)), ("t", ELSEWHERE)):
             self.plane.schemas[schema] = SchemaRow(WORKSPACE, place)
-        self.plane.datasets[DATASET] = DatasetRow(WORKSPACE, "s")
-        first = self.catalog.create(OLD, table_uuid=UUID)
+        self.plane.datasets[self.dataset] = DatasetRow(WORKSPACE, "s")
+        first = self.catalog.create(self.old, table_uuid=f"uuid-of-{self.dataset}")
         self.account = Account(first)
-        self.last_live = {OLD: self.plane.now}
-        self.plane.log[DATASET] = [LogRow(str(OLD), self.catalog.files[first].snapshot_id)]
-        self.plane.moves[DATASET] = MoveRow(DATASET, WORKSPACE, str(OLD), NAME, ".".join(NEW.namespace))
+        self.last_live = {self.old: self.plane.now}
+        self.plane.log[self.dataset] = [LogRow(str(self.old), self.catalog.files[first].snapshot_id)]
+        self.plane.moves[self.dataset] = MoveRow(
+            self.dataset, WORKSPACE, str(self.old), self.name, ".".join(NEW.namespace)
+        )
 
     # What a worker does.
-
-    dataset = DATASET
 
     @property
     def row(self) -> MoveRow:
         """The ledger's row."""
-        return self.plane.moves[DATASET]
+        return self.plane.moves[self.dataset]
 
     @property
     def live(self) -> TableIdentifier:
         """What the resolver says."""
-        return TableIdentifier.within(self.plane.resolved(DATASET), NAME)
+        return TableIdentifier.within(self.plane.resolved(self.dataset), self.name)
 
     def attempt(self, process: Process | None = None) -> Outcome | None:
         """One attempt by a process (a new one if none is given); None where the process died, or Postgres was away."""
@@ -127,7 +145,7 @@ class TwinStage:
         mover = Mover(ledger, lakehouse, self.policy, process.memory)
         process.last_look = None
         try:
-            return mover.attempt(DATASET)
+            return mover.attempt(self.dataset)
         except (Crashed, ControlPlaneAwayError):
             return None
         finally:
@@ -153,8 +171,16 @@ class TwinStage:
                 process.asked_at = len(self.account.commits)
             return perform()
 
+        def within_outage() -> Any:
+            refused = refusal(self.outage, call) if self.outage and call.port == "catalog" else None
+            if refused is not None:
+                raise refused
+            return self.strike(process, call, effect)
+
         try:
-            result = self.strike(process, call, effect)
+            if call.port == "catalog" and self.request_seconds:
+                self.pass_time(self.request_seconds)
+            result = within_outage()
             self._follow(process, call, result)
         except Crashed:
             process.dead = True
@@ -176,18 +202,28 @@ class TwinStage:
     def look(self) -> None:
         """Look at everything that must always hold."""
         self.last_live[self.live] = self.plane.now
+        if self.live in self.catalog.names:
+            self.seen_at = self.plane.now
+        self.longest_window = max(self.longest_window, self.plane.now - self.seen_at)
         self.violations += world_violations(self)
 
     # What the sweeper and time do.
+
+    def pass_time(self, seconds: float) -> None:
+        """Let time go by; the resolver names the live name all the while."""
+        self.plane.pass_time(seconds)
+        self.last_live[self.live] = self.plane.now
+        if self.live in self.catalog.names:
+            self.seen_at = self.plane.now
 
     def pass_time_until_due(self) -> bool:
         """Let time pass until the sweeper would send the message; False where nothing is left to do."""
         for _ in range(5):
             if self.row.state not in WORKABLE:
                 return False
-            if self.plane.to_publish(DATASET):
+            if self.plane.to_publish(self.dataset):
                 return True
-            self.plane.pass_time(max(self.row.not_before - self.plane.now, 100.0))
+            self.pass_time(max(self.row.not_before - self.plane.now, 100.0))
         return False
 
     def settle(self, *, attempts: int = 30) -> None:
@@ -215,6 +251,9 @@ class TwinStage:
         was = self.catalog.names.get(identifier)
         if was in self.catalog.files:
             location = self.catalog.commit(identifier)
+            if identifier in self.foreign:
+                self.foreign[identifier] = location
+                return
             self.account.acknowledge(location, was, identifier)
             if self.cleaning and identifier == self.live:
                 for forgotten in {*self.catalog.files[was].log} - {*self.catalog.files[location].log}:
@@ -226,23 +265,38 @@ class TwinStage:
 
         In a rename's window the resolver's name is empty: the writer sees that, and comes again later.
         """
-        if DATASET in self.plane.locks or self.live not in self.catalog.names:
+        if self.dataset in self.plane.locks or self.live not in self.catalog.names:
             return False
         self.engine_commits(self.live)
         snapshot = self.catalog.files[self.catalog.names[self.live]].snapshot_id
-        self.plane.log[DATASET].append(LogRow(str(self.live), snapshot))
+        self.plane.log[self.dataset].append(LogRow(str(self.live), snapshot))
         return True
 
     def resolve(self, *, keep_new: bool) -> bool:
         """A person decides a divergence: what only the other side holds, as it is shown, is given up."""
         row, names = self.row, self.catalog.names
-        legacy, place = OLD, TableIdentifier.within(row.target_namespace, NAME)
+        legacy, place = self.old, TableIdentifier.within(row.target_namespace, self.name)
         old, new = (legacy, place) if row.direction is Direction.OUT else (place, legacy)
         kept, lost = (new, old) if keep_new else (old, new)
         if kept not in names or lost not in names:
             return False
         self.account.give_up(names[lost], names[kept])
-        return self.operator.resolve(DATASET, keep_new=keep_new, lost_location=names[lost])
+        return self.operator.resolve(self.dataset, keep_new=keep_new, lost_location=names[lost])
+
+    def another_hand_creates(self, identifier: TableIdentifier) -> bool:
+        """Another program makes a table of its own under a name that is free, whoever else wants that name."""
+        if identifier in self.catalog.names:
+            return False
+        self.foreign[identifier] = self.catalog.create(identifier)
+        self.look()
+        return True
+
+    def other_hands_leave(self) -> None:
+        """Other programs drop what they made."""
+        for identifier, location in self.foreign.items():
+            if self.catalog.names.get(identifier) == location:
+                del self.catalog.names[identifier]
+        self.foreign.clear()
 
     def clean_up(self, location: str) -> None:
         """Commits remove a metadata file that their log has forgotten."""
@@ -254,7 +308,7 @@ class TwinStage:
 
     def open_entries(self, *actions: Action) -> list[Any]:
         """Open journal entries, of these kinds where any are named."""
-        return [entry for entry in self.plane.open_entries(DATASET) if not actions or entry.action in actions]
+        return [entry for entry in self.plane.open_entries(self.dataset) if not actions or entry.action in actions]
 
     def pointers(self) -> set[TableIdentifier]:
         """Every name that holds the dataset's table."""
@@ -262,17 +316,18 @@ class TwinStage:
 
     def _known_names(self) -> set[TableIdentifier]:
         """The two names of the move, every name in the journal, and quarantine where its entry says so."""
-        rows = [row for row in self.plane.pointers if row.dataset_id == DATASET]
+        rows = [row for row in self.plane.pointers if row.dataset_id == self.dataset]
         kept = [row.entry for row in rows if row.outcome in {None, Closed.LEFT} and row.entry.action is Action.WITHDRAW]
         shelters = {quarantine_identifier(entry.pointer.identifier.name, entry.id) for entry in kept}
-        return {OLD, NEW, *(row.entry.pointer.identifier for row in rows), *shelters}
+        return {self.old, self.new, *(row.entry.pointer.identifier for row in rows), *shelters}
 
     def end_violations(self) -> list[str]:
         """What is wrong where nothing is left to do."""
         state, live = self.row.state, self.live
+        moved = [name for name, location in self.foreign.items() if self.catalog.names.get(name) != location]
+        wrongs = [f"another hand's table is not under {name} any more" for name in moved]
         if state is State.PARKED:
-            lost = [f"parked, and nobody knows of {name}" for name in sorted(self.pointers() - self._known_names())]
-            return lost + ([] if self.account.knows(self.catalog.names.get(live)) else ["parked in a rename's window"])
+            return wrongs + self._parked_violations()
         wrong = {
             f"ends {state}": state is State.DONE,
             f"done, and {sorted(map(str, self.pointers()))} stand": self.pointers() == {live},
@@ -281,11 +336,33 @@ class TwinStage:
                 name for name in [self.catalog.names.get(live)] if name
             ),
         }
-        return [what for what, right in wrong.items() if not right]
+        return wrongs + [what for what, right in wrong.items() if not right]
+
+    def _parked_violations(self) -> list[str]:
+        wrongs = [f"parked, and nobody knows of {name}" for name in sorted(self.pointers() - self._known_names())]
+        if not self.account.knows(self.catalog.names.get(self.live)):
+            wrongs.append("parked in a rename's window")
+        if self.row.flipped_at is None and self.row.park_code not in MAY_LEAVE_A_PAIR:
+            # Orphan-file maintenance through a registration that has fallen behind deletes what the live name needs.
+            made = {entry.pointer.identifier for entry in self.open_entries(Action.REGISTER)}
+            pairs = sorted(map(str, made & self.pointers() - {self.live}))
+            wrongs += [
+                f"parked {self.row.park_code} before the flip, and our registration {name} stands" for name in pairs
+            ]
+        return wrongs
 
 
-def struck(stage: TwinStage, process: Process, call: PortCall, perform: Callable[[], Any], fault: Fault) -> Any:
-    """The call with the fault."""
+def struck(
+    stage: TwinStage,
+    process: Process,
+    call: PortCall,
+    perform: Callable[[], Any],
+    fault: Fault,
+    meanwhile: Callable[[], object] = lambda: None,
+) -> Any:
+    """The call with the fault, the time that it takes, and what others do at the end of that time."""
+    stage.pass_time(SECONDS.get(fault, 0.0))
+    meanwhile()
     if fault is Fault.LATE:
         stage.late.append(Late(perform, stage.plane.now))
     return stage.faults.strike(fault, call, perform, process.lock)

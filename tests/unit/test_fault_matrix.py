@@ -7,6 +7,7 @@ where its scene says. Single faults run always, pairs of faults by ``make nightl
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -16,11 +17,13 @@ import pytest
 
 from tests.support.faults import Fault, PortCall, faults_of
 from tests.support.nightly import NIGHTLY, QUICK
+from tests.support.outages import Outage, refusal
 from tests.support.scenes import SCENES, Scene
 from tests.support.twin_stage import OLD, Process, TwinStage, struck
 from worker.lakehouse.port import Catalog
-from worker.moves.machine import State
+from worker.moves.machine import WORKABLE, State
 from worker.moves.ports import ControlPlane, Lock
+from worker.outcome import MAX_ATTEMPTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -51,6 +54,7 @@ class Redelivery(StrEnum):
     SWEEPER = "sent by the sweeper when it is due"
     AGAIN = "the same message at once, then the sweeper"
     MEANWHILE = "the same message to another worker in the middle of it"
+    RETRIED = "by the sweeper; what is parked is tried again by an operator, and again when other hands have left"
 
 
 class Writing(StrEnum):
@@ -69,14 +73,26 @@ COMBINED: Final = (
 )
 
 
+PER_FAULT: Final = len(COMBINED) if NIGHTLY else 1 if QUICK else 3
+"""How many of them each fault of each call is run with, in turn."""
+PER_CALL: Final = len(Outage) if NIGHTLY else 1 if QUICK else 2
+"""How many outages begin at each call, in turn."""
+OUTLASTS: Final = MAX_ATTEMPTS + 2
+"""Attempts that are made during an outage."""
+LEAST_SECONDS: Final = 60.0
+"""How long so many attempts take at least: whoever waits for a system does not beat on it."""
+
+
 @dataclass
 class Run:
     """One scene, struck at chosen calls (counted from the scene's beginning)."""
 
     scene: Scene
-    faults: dict[int, Fault]
-    redelivery: Redelivery
-    writing: Writing
+    faults: dict[int, Fault] = field(default_factory=dict)
+    redelivery: Redelivery = Redelivery.SWEEPER
+    writing: Writing = Writing.NOBODY
+    outage: tuple[int, Outage] | None = None
+    """An outage, and the call at which it begins."""
     stage: TwinStage = field(init=False)
     calls: list[PortCall] = field(init=False)
     """Every call up to the end."""
@@ -86,14 +102,19 @@ class Run:
         self.stage = self.scene.build()
         self.stage.calls.clear()
         self.stage.strike = self._strike
-        self._since_late = 0
+        self._since_late = self._retries = 0
 
     def __str__(self) -> str:
         where = ", ".join(f"{fault} at {call}" for call, fault in self.struck)
+        if self.outage is not None:
+            where = f"{self.outage[1]} from call {self.outage[0]} on, {self.calls[self.outage[0]]}"
         return f"{self.scene.name}: {where} ({self.redelivery}; {self.writing})"
 
     def _strike(self, process: Process, call: PortCall, perform: Callable[[], Any]) -> Any:
-        fault = self.faults.get(len(self.stage.calls) - 1)
+        at = len(self.stage.calls) - 1
+        fault = self.faults.get(at)
+        if self.outage is not None and at == self.outage[0]:
+            self._away(self.outage[1], call)
         if call.port == "catalog" and self.stage.late:
             self._since_late += 1
             if self._since_late == ARRIVES_AT:
@@ -104,29 +125,60 @@ class Run:
         self.struck.append((call, fault))
         if self.writing is Writing.AMIDST:
             self.stage.engine_commits(OLD)
+        return struck(self.stage, process, call, perform, fault, self._meanwhile(process))
+
+    def _away(self, outage: Outage, call: PortCall) -> None:
+        self.stage.outage, self._began = outage, self.stage.plane.now
+        self._attempts_before = self.stage.row.attempts - 1
+        refused = refusal(outage, call)
+        if refused is not None:
+            raise refused
+
+    def _outlast(self, made: int) -> None:
+        """One attempt was made during the outage: it has cost nothing. After the last one the outage is over."""
+        row, violations = self.stage.row, self.stage.violations
+        if row.state in WORKABLE and row.attempts > self._attempts_before:
+            violations.append(f"the outage cost an attempt: {row.waiting_for}")
+        if made == OUTLASTS:
+            self.stage.outage = None
+            if row.state in WORKABLE and self.stage.plane.now - self._began < LEAST_SECONDS:
+                violations.append(f"{made} attempts in {self.stage.plane.now - self._began:g} s of an outage")
+
+    def _meanwhile(self, process: Process) -> Callable[[], object]:
         if self.redelivery is Redelivery.MEANWHILE and process.name != OTHER_WORKER:
-            self.stage.attempt(Process(OTHER_WORKER))
-        return struck(self.stage, process, call, perform, fault)
+            return lambda: self.stage.attempt(Process(OTHER_WORKER))
+        return lambda: None
 
     def finish(self) -> list[str]:
         """Run to the end; what is wrong."""
-        stage, process = self.stage, Process()
-        for _ in range(40):
+        stage, process, outlasted = self.stage, Process(), 0
+        for _ in range(80):
             before = len(self.struck)
             stage.attempt(process)
+            if stage.outage is not None:
+                outlasted += 1
+                self._outlast(outlasted)
             if process.dead:
                 process = Process()
             if len(self.struck) > before:
                 self._write()
                 if self.redelivery is Redelivery.AGAIN:
                     stage.attempt(Process(OTHER_WORKER))
-            if not stage.pass_time_until_due():
+            if not stage.pass_time_until_due() and not self._retried():
                 break
         else:
             stage.violations.append(f"never ends: {stage.row.waiting_for}")
-        self.stage.late_arrive()
+        stage.outage = None
+        stage.late_arrive()
         self._nothing_more()
         return [f"{self}: {what}" for what in dict.fromkeys(stage.violations + stage.end_violations() + self._parked())]
+
+    def _retried(self) -> bool:
+        """Whether an operator has ordered a retry."""
+        self._retries += self.redelivery is Redelivery.RETRIED
+        if self._retries == 2:
+            self.stage.other_hands_leave()
+        return 0 < self._retries <= 2 and self.stage.operator.retry(self.stage.dataset)
 
     def _write(self) -> None:
         if self.writing is Writing.WRITER:
@@ -151,18 +203,29 @@ class Run:
 
 def clean(scene: Scene, writing: Writing = Writing.NOBODY) -> list[PortCall]:
     """The calls of the scene when nothing fails."""
-    run = Run(scene, {}, Redelivery.SWEEPER, writing)
+    run = Run(scene, writing=writing)
     assert run.finish() == []
     assert run.stage.row.state is scene.ends
+    assert run.stage.longest_window <= scene.window
     return run.calls[: scene.calls]
 
 
 def single_faults(scene: Scene) -> Iterator[Run]:
-    """Every call, fault, redelivery and writing."""
+    """Every call and fault, each with so many kinds of redelivery and writing, in turn."""
+    turn = itertools.cycle(COMBINED)
     for at, call in enumerate(clean(scene)):
         for fault in scene.faults_of(call):
-            for redelivery, writing in COMBINED[:1] if QUICK else COMBINED:
+            for redelivery, writing in itertools.islice(turn, PER_FAULT):
                 yield Run(scene, {at: fault}, redelivery, writing)
+
+
+def outages(scene: Scene) -> Iterator[Run]:
+    """Every request to the catalog, each with so many outages that begin there, in turn."""
+    turn = itertools.cycle(Outage)
+    for at, call in enumerate(clean(scene)):
+        if call.port == "catalog":
+            for outage in itertools.islice(turn, PER_CALL):
+                yield Run(scene, outage=(at, outage))
 
 
 def second_faults(scene: Scene, writing: Writing) -> Iterator[Run]:
