@@ -34,8 +34,11 @@ if TYPE_CHECKING:
     from worker.moves.ports import Claimed, Move
     from worker.outcome import Outcome
 
+_WINDOW_REQUESTS: Final = 4
+"""The rename and the look; the look may be sent again, or be preceded by one for a token or the configuration. What
+comes after these asks the lock's connection first."""
 _WINDOW_MARGIN: Final = 5.0
-"""Seconds above one request: how long a lost node may keep the flip's rows after a rename."""
+"""Seconds above these requests: how long a process that stands still may keep the flip's rows after a rename."""
 
 
 class ObservedControlPlane(PostgresControlPlane):
@@ -98,7 +101,7 @@ def build(settings: Settings, worker: str) -> Runtime:
         grace_seconds=settings.grace_seconds,
         deadline_seconds=settings.move_deadline_seconds,
         strategy=None if settings.strategy == "auto" else Strategy(settings.strategy),
-        window_seconds=settings.catalog_timeout_seconds + _WINDOW_MARGIN,
+        window_seconds=_WINDOW_REQUESTS * settings.catalog_timeout_seconds + _WINDOW_MARGIN,
     )
     return Runtime(settings, controlplane, lakehouse, Mover(controlplane, lakehouse, policy))
 

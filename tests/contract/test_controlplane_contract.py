@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import psycopg
 import pytest
 
 from tests.support.plane_on_postgres import PostgresSubject
@@ -17,6 +18,7 @@ from worker.moves.machine import State
 from worker.moves.ports import (
     Action,
     Claimed,
+    Closed,
     Lock,
     LockLostError,
     Written,
@@ -122,6 +124,7 @@ class ControlPlaneContract:
                 lock.alive,
                 lambda: lock.reserve(claimed, flip_to(), idle_seconds=15),
                 lambda: lock.flip(claimed, flip_to()),
+                lock.commit,
                 lambda: lock.finish(claimed, NEW, OLD),
                 lambda: lock.end(claimed, PARK),
             ):
@@ -219,15 +222,43 @@ class ControlPlaneContract:
             assert plane.column(dataset) is None
             assert lock.flip(claimed, flip_to()) is Written.COMMITTED
 
-    def test_a_reservation_checks_and_a_flip_follows(self, plane: PlaneSubject) -> None:
+    def test_a_reservation_is_the_whole_flip_and_nobody_sees_it_before_its_commit(self, plane: PlaneSubject) -> None:
         adapter, dataset = plane.adapter(), plane.dataset()
         with adapter.lock(dataset, queue_for=None) as lock:
             assert lock is not None
             claimed = claimed_by(adapter, dataset)
             entry = adapter.journal(claimed, Action.RENAME, pointer())
-            assert lock.reserve(claimed, flip_to(State.DONE), idle_seconds=15) is None
-            assert lock.flip(claimed, flip_to(State.DONE, entries=(entry.id,))) is Written.COMMITTED
+            assert lock.reserve(claimed, flip_to(State.DONE, entries=(entry.id,)), idle_seconds=15) is None
+            assert (plane.column(dataset), plane.logged(dataset), plane.transitions(dataset)) == (None, [str(OLD)], [])
+            lock.commit()
+        assert (plane.column(dataset), plane.logged(dataset)) == (PLACE, [str(NEW)])
         assert plane.entries(dataset) == [("rename", "kept")]
+        assert plane.transitions(dataset) == [("c", "queued", "done")]
+        assert plane.row(dataset).state == "done"
+
+    @pytest.mark.parametrize("write", ["nothing", "flip", "end"])
+    def test_a_reservation_that_is_given_back_leaves_nothing(self, plane: PlaneSubject, write: str) -> None:
+        adapter, dataset = plane.adapter(), plane.dataset()
+        with adapter.lock(dataset, queue_for=None) as lock:
+            assert lock is not None
+            claimed = claimed_by(adapter, dataset)
+            entry = adapter.journal(claimed, Action.RENAME, pointer())
+            assert lock.reserve(claimed, flip_to(State.DONE, entries=(entry.id,)), idle_seconds=15) is None
+            if write == "nothing":
+                lock.give_back()
+                lock.give_back()
+                adapter.close(entry, Closed.VOID)
+                lock.alive()
+                assert lock.end(claimed, PARK)
+            elif write == "end":
+                assert lock.end(claimed, PARK)
+            else:
+                assert lock.flip(claimed, flip_to()) is Written.COMMITTED
+        assert plane.row(dataset).state == ("flipped" if write == "flip" else "parked")
+        assert plane.column(dataset) == (PLACE if write == "flip" else None)
+        assert plane.logged(dataset) == [str(NEW if write == "flip" else OLD)]
+        assert plane.entries(dataset) == [("rename", "void" if write == "nothing" else None)]
+        assert [letter for letter, _, _ in plane.transitions(dataset)] == ["b" if write == "flip" else "e"]
 
     @pytest.mark.parametrize("write", ["reserve", "flip", "finish", "end"])
     def test_a_zombie_writes_nothing(self, plane: PlaneSubject, write: str) -> None:
@@ -286,3 +317,16 @@ class TestPostgres(ControlPlaneContract):
         subject = PostgresSubject(database, control_plane)
         yield subject
         subject.close()
+
+    def test_a_commit_sends_no_statement(self, plane: PlaneSubject, monkeypatch: pytest.MonkeyPatch) -> None:
+        """However many log rows a dataset has: readers miss the table from the rename to this commit."""
+        adapter, dataset = plane.adapter(), plane.dataset()
+        sent: list[str] = []
+        with adapter.lock(dataset, queue_for=None) as lock:
+            assert lock is not None
+            assert lock.reserve(claimed_by(adapter, dataset), flip_to(State.DONE), idle_seconds=15) is None
+            with monkeypatch.context() as watching:
+                watching.setattr(psycopg.Cursor, "execute", lambda _, statement, *__, **___: sent.append(statement))
+                lock.commit()
+        assert sent == []
+        assert plane.logged(dataset) == [str(NEW)]

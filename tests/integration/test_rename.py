@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
+import psycopg
 import pytest
 
 from tests.support.stage import WAREHOUSE, Stage, Subject, raising, unclear
@@ -41,6 +43,26 @@ class TestRename:
         assert renaming.pointers(subject) == {subject.new} == {renaming.live(subject)}
         assert renaming.control_plane.logged_identifiers(subject.id) == [str(subject.new)]
         assert renaming.open_entries(subject) == []
+
+    def test_between_the_rename_and_the_commit_is_one_look_and_no_statement(
+        self, renaming: Stage, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        subject = renaming.subject()
+        sent: list[object] = []
+        execute = psycopg.Cursor.execute
+
+        def spy(cursor: psycopg.Cursor, query: Any, *arguments: Any, **keywords: Any) -> psycopg.Cursor:
+            sent.append(query)
+            return execute(cursor, query, *arguments, **keywords)
+
+        def listen() -> None:
+            renaming.catalog.before = lambda call: sent.append(call.method)
+            monkeypatch.setattr(psycopg.Cursor, "execute", spy)
+
+        with renaming.when("rename", listen, after=True):
+            assert renaming.attempt(subject) == Done("done")
+        monkeypatch.undo()
+        assert sent == ["load"]
 
     def test_the_soak_comes_before_anything_moved(self, renaming: Stage) -> None:
         subject = renaming.subject()

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from worker.identifiers import TableIdentifier
 
 IDLE_MARGIN = 30.0
+RESERVED = ("moves", "pointers", "iceberg_sync_log", "datasets")
+"""The tables whose rows a flip has written: whoever else writes them waits."""
 
 
 class LockTwin(Lock):
@@ -26,7 +28,10 @@ class LockTwin(Lock):
         self._plane = plane
         self._dataset = dataset_id
         self._idle_seconds = attempt_seconds + IDLE_MARGIN
+        self._long_idle = self._idle_seconds
         self._asked_at = plane.now
+        self.reserved: Flip | None = None
+        """What was written and not committed."""
         self.node_lost = False
         """The machine is gone and says no good-bye: the lock stays until the server's patience ends."""
 
@@ -50,23 +55,41 @@ class LockTwin(Lock):
         self._asked_at = self._plane.now
 
     def reserve(self, claimed: Claimed, flip: Flip, *, idle_seconds: float) -> Written | None:
-        self.alive()
-        if self._rows_busy(flip.left, "datasets", "iceberg_sync_log"):
-            return Written.ROWS_BUSY
-        refused = self._refusal(claimed, State.QUEUED, flip)
+        refused = self._flip_refused(claimed, flip)
         if refused is None:
-            self._idle_seconds = idle_seconds
-            for table in ("datasets", "iceberg_sync_log"):
+            self.reserved, self._long_idle, self._idle_seconds = flip, self._idle_seconds, idle_seconds
+            for table in RESERVED:
                 self._plane.rows_held[table, self._dataset] = self
         return refused
 
-    def flip(self, claimed: Claimed, flip: Flip) -> Written:
+    def commit(self) -> None:
         self.alive()
-        if self._rows_busy(flip.left, "datasets", "iceberg_sync_log"):
-            return Written.ROWS_BUSY
-        refused = self._refusal(claimed, State.QUEUED, flip)
+        assert self.reserved is not None
+        self._flip(self.reserved)
+
+    def give_back(self) -> None:
+        if self.reserved is None:
+            return
+        self.alive()
+        self.reserved, self._idle_seconds = None, self._long_idle
+        for table in RESERVED:
+            self._plane.rows_held.pop((table, self._dataset), None)
+
+    def flip(self, claimed: Claimed, flip: Flip) -> Written:
+        refused = self._flip_refused(claimed, flip)
         if refused is not None:
             return refused
+        self._flip(flip)
+        return Written.COMMITTED
+
+    def _flip_refused(self, claimed: Claimed, flip: Flip) -> Written | None:
+        self.alive()
+        self.give_back()
+        if self._rows_busy(flip.left, "datasets", "iceberg_sync_log"):
+            return Written.ROWS_BUSY
+        return self._refusal(claimed, State.QUEUED, flip)
+
+    def _flip(self, flip: Flip) -> None:
         plane, row = self._plane, self._plane.moves[self._dataset]
         plane.datasets[self._dataset].iceberg_namespace = flip.after
         self._rewrite_log(flip.left, flip.live)
@@ -82,10 +105,10 @@ class LockTwin(Lock):
         row.done_at = plane.now if flip.state is State.DONE else None
         row.not_before = plane.now + flip.grace_seconds
         self._end(row, flip.state, "b" if flip.state is State.FLIPPED else "c")
-        return Written.COMMITTED
 
     def finish(self, claimed: Claimed, live: TableIdentifier, left: TableIdentifier) -> Written:
         self.alive()
+        self.give_back()
         if self._rows_busy(left, "iceberg_sync_log"):
             return Written.ROWS_BUSY
         refused = self._refusal(claimed, State.FLIPPED, None)
@@ -103,6 +126,7 @@ class LockTwin(Lock):
 
     def end(self, claimed: Claimed, outcome: Outcome) -> bool:
         self.alive()
+        self.give_back()
         if isinstance(outcome, Done | Ignored) or self._refusal(claimed, claimed.move.state, None) is not None:
             return False
         row, plane = self._plane.moves[self._dataset], self._plane

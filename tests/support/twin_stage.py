@@ -196,6 +196,8 @@ class TwinStage:
             process.guarded_at = self.plane.now
         elif result is Written.COMMITTED and call.method == "flip":
             self.violations += flip_violations(self, process, call.arguments[1])
+        elif call.method == "commit" and process.lock is not None and process.lock.reserved is not None:
+            self.violations += flip_violations(self, process, process.lock.reserved)
         elif call.port == "catalog":
             process.last_look = (call.arguments[0], result.metadata_location) if call.method == "load" else None
 

@@ -270,6 +270,9 @@ class ControlPlaneTwin(ControlPlane):
 
     def close(self, entry: Entry, how: Closed) -> None:
         row = self.plane.pointers[entry.id - 1]
+        holder = self.plane.rows_held.get(("pointers", row.dataset_id))
+        waits = isinstance(holder, LockTwin) and holder.reserved is not None and entry.id in holder.reserved.entry_ids
+        assert not waits, f"{entry} is closed while the flip that closes it too is not committed: both wait for ever"
         row.outcome = row.outcome or how
 
     def live_namespace(self, claimed: Claimed) -> str | None:

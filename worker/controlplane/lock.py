@@ -46,17 +46,16 @@ _LOCK_TIMEOUT: Final = "900ms"
 """How long any statement after the lock waits for a table that another program holds. Shorter than Postgres' own
 ``deadlock_timeout`` of a second, after which a program that waits for our lock would be ended."""
 
-_TABLES: Final = tuple(f"LOCK TABLE {table} IN ACCESS SHARE MODE NOWAIT" for table in ("datasets", "iceberg_sync_log"))
+_DATASETS: Final = "LOCK TABLE datasets IN ACCESS SHARE MODE NOWAIT"
+_SYNC_LOG: Final = "LOCK TABLE iceberg_sync_log IN ACCESS SHARE MODE NOWAIT"
 """``NOWAIT`` of a row does not cover its table, and a program that alters the table may be waiting for our lock."""
-_ROWS: Final = (
-    "SELECT 1 FROM datasets WHERE id = %(dataset)s::{dataset_type} FOR NO KEY UPDATE NOWAIT",
-    (
-        "SELECT 1 FROM iceberg_sync_log WHERE dataset_id = %(dataset)s::{log_type} AND status = 'succeeded'"
-        " AND starts_with(iceberg_table, %(old)s) FOR NO KEY UPDATE NOWAIT"
-    ),
+_DATASET_ROW: Final = "SELECT 1 FROM datasets WHERE id = %(dataset)s::{dataset_type} FOR NO KEY UPDATE NOWAIT"
+_LOG_ROWS: Final = (
+    "SELECT 1 FROM iceberg_sync_log WHERE dataset_id = %(dataset)s::{log_type} AND status = 'succeeded'"
+    " AND starts_with(iceberg_table, %(old)s) FOR NO KEY UPDATE NOWAIT"
 )
-"""Taken without waiting: a writer that holds its log row and waits for our lock must not die of a deadlock. No key
-changes, so that rows that refer to these by a foreign key can be inserted meanwhile."""
+"""Both are taken without waiting: a writer that holds its log row and waits for our lock must not die of a deadlock. No
+key changes, so that rows that refer to these by a foreign key can be inserted meanwhile."""
 
 _COLUMN: Final = (
     "UPDATE datasets SET iceberg_namespace = %(after)s"
@@ -66,10 +65,6 @@ _COLUMN: Final = (
 _COLUMN_HELD: Final = (
     "SELECT 1 FROM datasets"
     " WHERE id = %(dataset)s::{dataset_type} AND iceberg_namespace IS NOT DISTINCT FROM %(before)s"
-)
-_CLAIM_HELD: Final = (
-    "SELECT 1 FROM reroot.moves"
-    " WHERE dataset_id = %(dataset)s AND state = %(from)s AND claim = %(claim)s FOR UPDATE NOWAIT"
 )
 _IDLE: Final = "SELECT set_config('idle_in_transaction_session_timeout', %(idle)s, true)"
 _LOG: Final = (
@@ -157,6 +152,7 @@ class PostgresLock:
     def __init__(self, connection: Connection, dataset_type: sql.SQL, log_type: sql.SQL) -> None:
         self._connection = connection
         self._types = (dataset_type.as_string(), log_type.as_string())
+        self._reserved = False
 
     def alive(self) -> None:
         """Ask the connection itself. Raises LockLostError."""
@@ -165,8 +161,34 @@ class PostgresLock:
 
     def flip(self, claimed: Claimed, flip: Flip) -> Written:
         """Column, log rows and ledger change together, or nothing does."""
-        letter = "b" if flip.state is State.FLIPPED else "c"
-        values = self._flip_values(claimed, flip) | {
+        return self._committed(self._write_flip(claimed, flip))
+
+    def reserve(self, claimed: Claimed, flip: Flip, *, idle_seconds: float) -> Written | None:
+        """The whole flip but for its commit, and a short leash for the connection."""
+        refused = self._write_flip(claimed, flip)
+        if refused is None:
+            self._reserved = True
+            with _or_lost(self._connection):
+                # Outside of a pipeline, see ``hold``; a rollback to the savepoint takes it back, too.
+                self._run(_IDLE, {"idle": f"{int(idle_seconds * 1000)}ms"})
+        return refused
+
+    def commit(self) -> None:
+        """COMMIT, and no other statement."""
+        with _or_lost(self._connection):
+            self._connection.commit()
+
+    def give_back(self) -> None:
+        """To where the lock was taken."""
+        if self._reserved:
+            with _or_lost(self._connection):
+                self._connection.execute("ROLLBACK TO SAVEPOINT ready")
+            self._reserved = False
+
+    def _write_flip(self, claimed: Claimed, flip: Flip) -> Written | None:
+        values = self._values(claimed, State.QUEUED, flip.left, flip.live) | {
+            "before": flip.before,
+            "after": flip.after,
             "to": flip.state.value,
             "namespace": ".".join(flip.live.namespace),
             "uuid": flip.table_uuid,
@@ -177,38 +199,13 @@ class PostgresLock:
             "grace": flip.grace_seconds,
             "entries": list(flip.entry_ids),
             "event": "flipped",
-            "letter": letter,
+            "letter": "b" if flip.state is State.FLIPPED else "c",
             "detail": _detail(live=str(flip.live), location=flip.old_location, snapshot_id=flip.snapshot_id),
         }
         column = _COLUMN_HELD if flip.before == flip.after else _COLUMN
-        return self._write(values, locks=(*_TABLES, *_ROWS), column=column, others=(_LOG, _KEPT), ledger=_FLIPPED)
-
-    def reserve(self, claimed: Claimed, flip: Flip, *, idle_seconds: float) -> Written | None:
-        """The flip's rows, taken and checked, and a short leash for the connection."""
-        values = self._flip_values(claimed, flip) | {"idle": f"{int(idle_seconds * 1000)}ms"}
-        connection = self._connection
-        with _or_lost(connection):
-            try:
-                with translated(), connection.pipeline():
-                    connection.execute("SAVEPOINT ready")
-                    for statement in (*_TABLES, *_ROWS):
-                        self._run(statement, values)
-                    placed = self._run(_COLUMN_HELD, values)
-                    claim = self._run(_CLAIM_HELD, values)
-            except RowsBusyError:
-                connection.execute("ROLLBACK TO SAVEPOINT ready")
-                return Written.ROWS_BUSY
-            refused = _refusal(placed, claim)
-            # The last statement stands outside the pipeline, see ``hold``.
-            if refused is None:
-                self._run(_IDLE, values)
-            else:
-                connection.execute("ROLLBACK TO SAVEPOINT ready")
-            return refused
-
-    def _flip_values(self, claimed: Claimed, flip: Flip) -> dict[str, Any]:
-        values = self._values(claimed, State.QUEUED, flip.left, flip.live)
-        return values | {"before": flip.before, "after": flip.after}
+        # The dataset's own row last: the log of one dataset may take seconds, and other programs need this row.
+        before = (_DATASETS, _SYNC_LOG, _LOG_ROWS, _LOG, _KEPT)
+        return self._write(values, before, _FLIPPED, (_DATASET_ROW,), column=column)
 
     def finish(self, claimed: Claimed, live: TableIdentifier, left: TableIdentifier) -> Written:
         """``done``, and the log rows of late writers."""
@@ -218,8 +215,8 @@ class PostgresLock:
             "detail": _detail(withdrawn=str(left)),
         }
         again = claimed.move.given_up is not None and claimed.move.direction is Direction.BACK
-        after = (_PLANNED_AGAIN,) if again else ()
-        return self._write(values, locks=(_TABLES[1], _ROWS[1]), column=None, others=(_LOG,), ledger=_DONE, after=after)
+        before = (_SYNC_LOG, _LOG_ROWS, _LOG)
+        return self._committed(self._write(values, before, _DONE, (_PLANNED_AGAIN,) if again else ()))
 
     def end(self, claimed: Claimed, outcome: Outcome) -> bool:
         """Write the end of an attempt that did not reach the next state."""
@@ -240,7 +237,7 @@ class PostgresLock:
                 values |= {"refund": 0 if isinstance(outcome, Retry) else 1}
                 values["detail"] = _detail(after=after, why=why, attempts=move.attempts)
                 ledger = _LATER
-        return self._write(values, locks=(), column=None, others=(), ledger=ledger) is Written.COMMITTED
+        return self._committed(self._write(values, (), ledger)) is Written.COMMITTED
 
     def _values(self, claimed: Claimed, state: State, left: TableIdentifier, live: TableIdentifier) -> dict[str, Any]:
         return {
@@ -254,28 +251,26 @@ class PostgresLock:
     def _write(
         self,
         values: dict[str, Any],
-        *,
-        locks: tuple[str, ...],
-        column: str | None,
-        others: tuple[str, ...],
+        before: tuple[str, ...],
         ledger: str,
         after: tuple[str, ...] = (),
-    ) -> Written:
-        """All of it in the lock's transaction, counted before the commit."""
+        *,
+        column: str | None = None,
+    ) -> Written | None:
+        """All of it in the lock's transaction, counted; None where it can be committed, else nothing was done."""
+        self.give_back()
         connection = self._connection
         with _or_lost(connection):
             try:
                 with translated(), connection.pipeline():
                     connection.execute("SAVEPOINT ready")
-                    for statement in locks:
-                        self._run(statement, values)
-                    placed = self._run(column, values) if column else None
-                    for statement in others:
+                    for statement in before:
                         self._run(statement, values)
                     change = f"WITH changed AS ({ledger} RETURNING dataset_id, claim, state, worker) {_EVENT}"
                     changed = self._run(change, values)
                     for statement in after:
                         self._run(statement, values)
+                    placed = self._run(column, values) if column else None
             except RowsBusyError:
                 connection.execute("ROLLBACK TO SAVEPOINT ready")
                 return Written.ROWS_BUSY
@@ -283,9 +278,12 @@ class PostgresLock:
             refused = _refusal(placed, changed)
             if refused is not None:
                 connection.execute("ROLLBACK TO SAVEPOINT ready")
-                return refused
-            connection.commit()
-        return Written.COMMITTED
+            return refused
+
+    def _committed(self, refused: Written | None) -> Written:
+        if refused is None:
+            self.commit()
+        return refused or Written.COMMITTED
 
     def _run(self, statement: str, values: dict[str, Any]) -> Any:
         return self._connection.execute(_rendered(statement, *self._types), values)

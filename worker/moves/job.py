@@ -108,7 +108,7 @@ class Job:
             raise OutOfTimeError
 
     def look(self, identifier: TableIdentifier) -> Sighting:
-        """What stands under the name. An absent table counts as gone only when that is certain."""
+        """What stands under the name. An absent table counts as gone only when certain. Raises LockLostError."""
         try:
             return There(self.catalog.load(identifier))
         except CatalogError as error:
@@ -117,6 +117,7 @@ class Job:
         return self._certainly_gone(identifier)
 
     def _certainly_gone(self, identifier: TableIdentifier) -> Sighting:
+        self.lock.alive()  # further requests follow, and after a rename the server does not wait long
         try:
             if not self.catalog.namespace_exists(identifier.namespace):
                 # What is ours to make holds nothing before it is made.

@@ -37,7 +37,7 @@ class Policy:
     """How long a warehouse that does not answer is left alone before one job probes it again."""
     strategy: Strategy | None = None
     """None: found out per warehouse."""
-    window_seconds: float = 15
-    """A few seconds above one request: how long the flip's rows may be held between a rename and the flip."""
+    window_seconds: float = 45
+    """A few seconds above the requests of the window: how long the flip's rows may be held in silence."""
     clock: Callable[[], float] = time.monotonic
     jitter: Callable[[], float] = random.random

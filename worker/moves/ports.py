@@ -5,7 +5,8 @@ Responsible for: the values of the ledger and the journal as the protocol reads 
 Must not know: SQL, psycopg.
 
 Two connections carry an attempt. The *lock's* is one transaction from the lock to the end: it touches no table before
-the flip or the end, and every end is written on it. The *second* commits each statement at once: claim, journal.
+the flip, its reservation or the end, and every end is written on it. The *second* commits each statement at once:
+claim, journal.
 """
 
 from __future__ import annotations
@@ -193,11 +194,20 @@ class Lock(Protocol):
         ...
 
     def reserve(self, claimed: Claimed, flip: Flip, *, idle_seconds: float) -> Written | None:
-        """Take the flip's rows and check column and claim ahead of a rename; None: the flip can follow.
+        """Write all that ``flip`` writes ahead of a rename, without the commit; None: ``commit`` alone is left to do.
 
         From here on the server ends the transaction when it idles for ``idle_seconds``, so that after the loss of a
-        node the window closes soon. Raises LockLostError.
+        node the window closes soon. Whatever else is written on this connection takes the reservation back first. The
+        second connection must not touch the flip's rows meanwhile: it would wait for this one. Raises LockLostError.
         """
+        ...
+
+    def commit(self) -> None:
+        """Commit what ``reserve`` wrote, and nothing else: the lock ends with it. Raises LockLostError."""
+        ...
+
+    def give_back(self) -> None:
+        """Take back what ``reserve`` wrote; the lock is still held. Raises LockLostError."""
         ...
 
     def flip(self, claimed: Claimed, flip: Flip) -> Written:

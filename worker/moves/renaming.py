@@ -4,9 +4,10 @@ Responsible for: the rename, its window, and the settling of a rename that an ea
 Must not know: how the attempt came to this strategy.
 
 Between the catalog's answer and our commit the resolver names a place where nothing stands: the one moment in which a
-reader can miss. So everything that can fail is done before: the soak, through the old name; the namespace; the flip's
-rows, taken and checked; the journal. After a crash in the window the open entry makes the dataset due at once, and it
-is settled before anything else. Nothing here parks, or waits long, while the rename may have happened.
+reader can miss. So everything else is done before: the soak, through the old name; the namespace; the journal; every
+write of the flip. After the rename come one look and the commit. After a crash in the window the open entry makes the
+dataset due at once, and it is settled before anything else. Nothing here parks, or waits long, while the rename may
+have happened.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from worker.moves.goal import Goal, goal_of
 from worker.moves.look import Gone, There, Unclear, name_taken
 from worker.moves.machine import State
 from worker.moves.ports import Action, Closed, Entry, Pointer
-from worker.outcome import Outcome, ParkCode, Retry, backoff
+from worker.outcome import Done, Outcome, ParkCode, Retry, backoff
 
 if TYPE_CHECKING:
     from worker.identifiers import TableIdentifier
@@ -39,6 +40,7 @@ def rename(job: Job, goal: Goal, table: Table) -> Outcome:
     if not_to_be_had is not None:
         _void(job, entry)
         return refused(job, not_to_be_had)
+    # The flip says what the table was at the first look. A commit since then is in the table all the same.
     job.guard()
     try:
         job.catalog.rename(goal.source, goal.target)
@@ -112,6 +114,7 @@ def _entry(job: Job, target: TableIdentifier, table: Table) -> Entry:
 
 def _void(job: Job, entry: Entry) -> None:
     """Nothing was sent, or it was refused. An earlier attempt's request under the same entry may still arrive."""
+    job.lock.give_back()
     if entry not in job.claimed.entries:
         job.controlplane.close(entry, Closed.VOID)
 
@@ -120,8 +123,9 @@ def _ask(job: Job, goal: Goal, entry: Entry, error: CatalogError | None) -> Outc
     """Look at the new name: that, and not the answer, says whether the rename happened."""
     match job.look(goal.target):
         case There(table) if table.uuid == entry.pointer.table_uuid:
-            return _flip_renamed(job, goal, entry, table, error)
+            return _commit(job, goal, error)
         case There(other) if error is not None and error.kind is not ErrorKind.UNKNOWN:
+            job.lock.give_back()
             job.controlplane.close(entry, Closed.VOID)
             return name_taken(other, entry.pointer.table_uuid)
         case Gone() if error is not None and error.kind is not ErrorKind.UNKNOWN:
@@ -130,11 +134,12 @@ def _ask(job: Job, goal: Goal, entry: Entry, error: CatalogError | None) -> Outc
             return _soon(f"the rename to {goal.target} is not settled: {error or 'its answer was a clean yes'}")
 
 
-def _flip_renamed(job: Job, goal: Goal, entry: Entry, table: Table, error: CatalogError | None) -> Outcome:
+def _commit(job: Job, goal: Goal, error: CatalogError | None) -> Outcome:
     """After a refusal the old name may stand beside the new one, by another hand: then the two looks decide."""
     if error is not None and not isinstance(job.look(goal.source), Gone):
         return _soon(f"{goal.target} stands, and it is not certain that {goal.source} is gone: {error}")
-    return flip(job, flip_of(job, goal, table, table, State.DONE, [entry.id]))
+    job.lock.commit()
+    return Done(State.DONE)
 
 
 def _certainly_not(job: Job, goal: Goal, entry: Entry, error: CatalogError) -> Outcome:
