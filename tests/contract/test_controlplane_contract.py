@@ -58,7 +58,7 @@ class ControlPlaneContract:
         adapter, dataset = plane.adapter(), plane.dataset()
         found = claimed_by(adapter, dataset).dataset
         assert (found.exists, found.iceberg_namespace, found.place) == (True, None, PLACE)
-        assert found.last_snapshot_id == SNAPSHOT
+        assert (found.last_snapshot_id, found.last_identifier) == (SNAPSHOT, str(OLD))
         plane.add_log(dataset, str(OLD), 4712)
         plane.set_column(dataset, "else.where")
         plane.take_schema(dataset)
@@ -67,7 +67,7 @@ class ControlPlaneContract:
         assert found.last_snapshot_id == 4712
         plane.delete(dataset)
         found = claimed_by(adapter, dataset).dataset
-        assert (found.exists, found.last_snapshot_id) == (False, None)
+        assert (found.exists, found.last_snapshot_id, found.last_identifier) == (False, None, None)
 
     def test_the_resolver_is_asked_at_this_instant(self, plane: PlaneSubject) -> None:
         adapter, dataset = plane.adapter(), plane.dataset()

@@ -179,6 +179,27 @@ def _written_to_after(stage: TwinStage) -> None:
     stage.engine_commits(OLD)
 
 
+def _left_in_quarantine(stage: TwinStage, *, free_again: bool) -> None:
+    """A commit through the left name was fenced, another hand took the name meanwhile, and a person retries."""
+
+    def strike(process: Process, call: PortCall, perform: Callable[[], Any]) -> Any:
+        result = stage.faults.plainly(call, perform)
+        if call.method == "rename":
+            stage.another_hand_creates(OLD)
+        return result
+
+    stage.attempt()
+    stage.engine_commits(OLD)
+    assert stage.pass_time_until_due()
+    kept, stage.strike = stage.strike, strike
+    stage.attempt()
+    stage.strike = kept
+    assert stage.row.park_code == ParkCode.WITHDRAWAL_DOUBTFUL
+    if free_again:
+        stage.other_hands_leave()
+    assert stage.operator.retry(DATASET)
+
+
 def _taken(stage: TwinStage) -> None:
     """Another table has the name that the dataset's table is to get."""
     stage.another_hand_creates(NEW)
@@ -273,6 +294,8 @@ SCENES: Final = (
     Scene("an open rename", RENAME, lambda stage: dies_at(stage, "rename", after=True), once=True),
     Scene("an open rename after the schema changed", RENAME, _renamed_and_another_schema, once=True),
     Scene("the old name was written to after the flip", REGISTER, _written_to_after, ends=State.PARKED),
+    Scene("left in quarantine", REGISTER, lambda s: _left_in_quarantine(s, free_again=False), ends=State.PARKED),
+    Scene("back from quarantine", REGISTER, lambda s: _left_in_quarantine(s, free_again=True), ends=State.PARKED),
     Scene("another table has the name", REGISTER, _taken, ends=State.PARKED),
     Scene("another table has the name to be renamed to", RENAME, _taken, ends=State.PARKED),
     Scene("another table has taken the name of an open rename", RENAME, _taken_after_an_open_rename, ends=State.PARKED),

@@ -25,7 +25,7 @@ from worker.moves.attempt import Mover
 from worker.moves.job import Memory
 from worker.moves.machine import WORKABLE, Direction, State
 from worker.moves.policy import Policy
-from worker.moves.ports import Action, Closed, Written
+from worker.moves.ports import Action, Written
 from worker.outcome import ParkCode
 
 if TYPE_CHECKING:
@@ -319,7 +319,7 @@ class TwinStage:
     def _known_names(self) -> set[TableIdentifier]:
         """The two names of the move, every name in the journal, and quarantine where its entry says so."""
         rows = [row for row in self.plane.pointers if row.dataset_id == self.dataset]
-        kept = [row.entry for row in rows if row.outcome in {None, Closed.LEFT} and row.entry.action is Action.WITHDRAW]
+        kept = [row.entry for row in rows if row.outcome is None and row.entry.action is Action.WITHDRAW]
         shelters = {quarantine_identifier(entry.pointer.identifier.name, entry.id) for entry in kept}
         return {self.old, self.new, *(row.entry.pointer.identifier for row in rows), *shelters}
 

@@ -351,4 +351,5 @@ class ControlPlaneTwin(ControlPlane):
             no_place=no_place,
             warehouse=WAREHOUSE,
             last_snapshot_id=log[-1].snapshot_id if log else None,
+            last_identifier=log[-1].identifier if log else None,
         )

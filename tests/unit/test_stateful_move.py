@@ -151,6 +151,17 @@ class Moves(RuleBasedStateMachine):
     def the_dataset_gets_another_schema(self, schema: str | None) -> None:
         self.stage.plane.datasets[DATASET].schema_id = schema
 
+    @rule(name=st.sampled_from([OLD, NEW, ASIA]), who=WORKERS, calls=st.integers(0, 9))
+    def another_hand_takes_a_name(self, name: TableIdentifier, who: str, calls: int) -> None:
+        """A table that is nobody's business here, under a free name that readers are not sent to."""
+        self.it_goes_on(who, calls)
+        if name != self.stage.live:
+            self.stage.another_hand_creates(name)
+
+    @rule()
+    def other_hands_leave(self) -> None:
+        self.stage.other_hands_leave()
+
     # The operator.
 
     @rule()

@@ -49,7 +49,7 @@ WITH m AS (
 )
 SELECT {move},
        d.id IS NOT NULL, d.workspace_id::text, d.iceberg_namespace, d.schema_id IS NOT NULL, c.workspace_id::text,
-       c.slug, s.slug, m.warehouse, l.snapshot_id,
+       c.slug, s.slug, m.warehouse, l.snapshot_id, l.iceberg_table,
        extract(epoch FROM w.down_until - clock_timestamp())::float8, w.strategy, coalesce(w.set_by_operator, false),
        {entries}, set_config('synchronous_commit', 'off', true)
 FROM m
@@ -58,7 +58,7 @@ LEFT JOIN schemas s ON s.id = d.schema_id
 LEFT JOIN catalogs c ON c.id = s.catalog_id
 LEFT JOIN reroot.warehouses w ON w.warehouse = m.warehouse
 LEFT JOIN LATERAL (
-    SELECT snapshot_id FROM iceberg_sync_log
+    SELECT snapshot_id, iceberg_table FROM iceberg_sync_log
     WHERE dataset_id = %(dataset)s::{log_type} AND status = 'succeeded'
     ORDER BY finished_at DESC NULLS LAST, id DESC LIMIT 1
 ) l ON true
@@ -188,7 +188,7 @@ class PostgresControlPlane:
         if row is None:
             return None
         claimed = _move(row)
-        down_for, strategy, strategy_set, open_entries, _ = row[_MOVE_COLUMNS + 9 :]
+        down_for, strategy, strategy_set, open_entries, _ = row[_MOVE_COLUMNS + 10 :]
         dataset = _dataset(row[_MOVE_COLUMNS:], claimed.workspace_id)
         away_for, probing = self._may_ask(dataset.warehouse, down_for)
         known = None if strategy is None else Strategy(strategy)
@@ -305,7 +305,7 @@ def _move(row: Any) -> Move:
 
 
 def _dataset(row: Any, planned_workspace: str) -> Dataset:
-    exists, workspace, namespace, has_schema, catalog_workspace, catalog, schema, warehouse, snapshot, *_ = row
+    exists, workspace, namespace, has_schema, catalog_workspace, catalog, schema, warehouse, snapshot, logged, *_ = row
     no_place: ParkCode | None = None
     if not has_schema or catalog is None or schema is None:
         no_place = ParkCode.NO_PLACE
@@ -318,4 +318,5 @@ def _dataset(row: Any, planned_workspace: str) -> Dataset:
         no_place=no_place,
         warehouse=warehouse,
         last_snapshot_id=snapshot,
+        last_identifier=logged,
     )

@@ -56,8 +56,6 @@ class Closed(StrEnum):
     """It was in quarantine and stands under its name again."""
     VOID = "void"
     """The request never took effect."""
-    LEFT = "left"
-    """It was left where it is, for a person; the park text names it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +118,8 @@ class Dataset:
     warehouse: str
     last_snapshot_id: int | None
     """The snapshot of the last succeeded log row."""
+    last_identifier: str | None
+    """The identifier in that row."""
 
     @property
     def live_namespace(self) -> str:

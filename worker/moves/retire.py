@@ -1,7 +1,8 @@
 """Retire a flipped dataset: after the grace, withdraw the name that it left.
 
 Responsible for: the way from ``flipped`` to ``done``. A clean one asks the catalog four times: the live name, the
-fence, a look into quarantine, the drop.
+fence, a look into quarantine, the drop. Where something hints at another hand, the name that was left is looked at
+before it is fenced: another table is not moved, even for a moment.
 Must not know: how a pointer is withdrawn.
 """
 
@@ -14,13 +15,18 @@ from worker.moves.look import Gone, There, Unclear
 from worker.moves.machine import State
 from worker.moves.ports import Action, Closed, Pointer, Written
 from worker.moves.strays import withdraw_strays
-from worker.moves.withdraw import withdraw
+from worker.moves.withdraw import replaced, withdraw
 from worker.outcome import Busy, Done, Outcome, Park, ParkCode, Retry
 
 if TYPE_CHECKING:
     from worker.moves.job import Job
 
 _STAYS = "the pointer that was left stays"
+
+_UNDISTURBED_CLAIM = 2
+"""The claim of a retirement that is the first one after a first attempt: no other attempt or command lies between."""
+_OVERDUE_SECONDS = 3600.0
+"""How long after its grace a retirement is no longer taken for undisturbed."""
 
 
 def retire(job: Job) -> Outcome:
@@ -54,7 +60,30 @@ def retire(job: Job) -> Outcome:
             pointer = Pointer(
                 job.left, move.table_uuid or keeper.uuid, move.old_location or "", move.old_sequence_number or 0
             )
-            return withdraw_strays(job, keep=live) or withdraw(job, pointer, keeper, registered=True) or _finish(job)
+            return (
+                withdraw_strays(job, keep=live)
+                or _replaced(job, pointer)
+                or withdraw(job, pointer, keeper, registered=True)
+                or _finish(job)
+            )
+
+
+def _replaced(job: Job, pointer: Pointer) -> Park | None:
+    """Whether another table stands under the name that was left; asked only where that is to be feared."""
+    since_flip = job.move.target_named_ago or 0.0
+    if (
+        job.move.claim <= _UNDISTURBED_CLAIM
+        and since_flip <= job.policy.grace_seconds + _OVERDUE_SECONDS
+        and job.dataset.last_identifier != str(pointer.identifier)
+    ):
+        return None
+    match job.look(pointer.identifier):
+        case There(table) if table.uuid != pointer.table_uuid:
+            return replaced(pointer, table)
+        case Unclear(error) if error.code is not ErrorCode.FILE_MISSING:
+            raise error
+        case _:
+            return None
 
 
 def _finish(job: Job) -> Outcome:

@@ -5,7 +5,8 @@ Must not know: why the pointer is to go.
 
 What always holds here: the pointer that the resolver names is never withdrawn; the last pointer to a table is never
 withdrawn; a pointer that has moved on since it was expected is put back; doubt removes nothing. Each step returns
-None when the pointer is gone, else how the attempt ends.
+None when the pointer is gone, else how the attempt ends. An entry is closed only when its pointer is gone, back under
+its name, or was never touched: one that stays in quarantine for a person is looked at first when the job is retried.
 """
 
 from __future__ import annotations
@@ -89,7 +90,7 @@ def _inspect(job: Job, entry: Entry, keeper: Table, held: Sighting, *, fence_aga
     shelter = _quarantine(entry)
     match held:
         case There(table) if table.uuid != entry.pointer.table_uuid:
-            return _give_back(job, entry, _foreign(entry, table))
+            return _give_back(job, entry, replaced(entry.pointer, table))
         case There(table) if _as_expected(job, table, entry, keeper):
             return _drop(job, entry, shelter, keeper)
         case There(table):
@@ -107,6 +108,8 @@ def _inspect(job: Job, entry: Entry, keeper: Table, held: Sighting, *, fence_aga
 def _not_in_quarantine(job: Job, entry: Entry, keeper: Table, *, fence_again: bool) -> Outcome | None:
     name = entry.pointer.identifier
     match job.look(name):
+        case There(table) if table.uuid != entry.pointer.table_uuid:
+            return replaced(entry.pointer, table)
         case There(_) if fence_again:
             return _fence(job, entry, keeper)
         case There(_):
@@ -156,7 +159,7 @@ def _look_and_drop(job: Job, entry: Entry, keeper: Table) -> Outcome | None:
     match job.look(name):
         case There(table) if table.uuid != entry.pointer.table_uuid:
             job.controlplane.close(entry, Closed.VOID)
-            return _foreign(entry, table)
+            return replaced(entry.pointer, table)
         case There(table) if _as_expected(job, table, entry, keeper):
             return _drop(job, entry, name, keeper)
         case There(table):
@@ -180,7 +183,6 @@ def _drop_cleaned(job: Job, entry: Entry, at: TableIdentifier, keeper: Table, er
         and job.catalog.file_missing(pointer.metadata_location, keeper)
     ):
         return _drop(job, entry, at, keeper)
-    job.controlplane.close(entry, Closed.LEFT)
     return doubtful(f"{at} cannot be read ({error}), and nothing shows that its file was cleaned up by commits since")
 
 
@@ -200,7 +202,6 @@ def _back_to_live(job: Job, entry: Entry, held: Sighting) -> Outcome | None:
         case There(table), There(home) if home.uuid == table.uuid:
             return _inspect(job, entry, home, held, fence_again=False)
         case _:
-            job.controlplane.close(entry, Closed.LEFT)
             return doubtful(f"{pointer.identifier} was taken by another table; ours is {_quarantine(entry)}")
 
 
@@ -214,8 +215,10 @@ def _give_back(job: Job, entry: Entry, then: Park | None) -> Outcome | None:
         match job.look(name), job.look(shelter):
             case There(_), Gone():
                 pass
+            case There(home), There(held) if held.uuid != entry.pointer.table_uuid == home.uuid:
+                job.controlplane.close(entry, Closed.VOID)
+                return doubtful(f"another table stands in quarantine as {shelter}; {name} was not touched")
             case There(_), There(_):
-                job.controlplane.close(entry, Closed.LEFT)
                 why = then.why if then else f"{name} was taken meanwhile"
                 return doubtful(f"{why}; the pointer is left in quarantine as {shelter}")
             case _:
@@ -238,10 +241,11 @@ def _quarantine(entry: Entry) -> TableIdentifier:
     return quarantine_identifier(entry.pointer.identifier.name, entry.id)
 
 
-def _foreign(entry: Entry, table: Table) -> Park:
+def replaced(pointer: Pointer, table: Table) -> Park:
+    """Another table stands under the pointer's name. It is never touched."""
     return Park(
         ParkCode.SOURCE_REPLACED,
-        f"{entry.pointer.identifier} is another table now (uuid {table.uuid}, it was {entry.pointer.table_uuid})",
+        f"{pointer.identifier} is another table now (uuid {table.uuid}, it was {pointer.table_uuid})",
         _LOOK_FIRST,
     )
 
