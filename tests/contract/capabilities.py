@@ -49,6 +49,12 @@ LACKS: Final[dict[str, dict[Capability, str]]] = {
         Capability.NAMESPACE_FIRST: "Gravitino 1.2 makes a missing namespace along with the table",
         Capability.WHOLE_LISTING: "Gravitino 1.2 with authorization lists the first level alone",
     },
+    "gravitino-1.3": {
+        Capability.FILE_NEEDED: "Gravitino 1.3 keeps metadata in memory, and does not notice that the file is gone",
+    },
+    "gravitino-1.2": {
+        Capability.NAMESPACE_FIRST: "Gravitino 1.2 makes a missing namespace along with the table",
+    },
     "nessie-0.99.0": {
         Capability.HISTORY: "Nessie keeps the history in its own commits, and shows the current snapshot alone",
         Capability.FILE_NEEDED: "Nessie answers from its database, and does not notice that the file is gone",
@@ -60,5 +66,5 @@ LACKS: Final[dict[str, dict[Capability, str]]] = {
     },
 }
 
-NAMED_KINDS: Final = (*LACKS, "gravitino-1.3", "reference", "other")
+NAMED_KINDS: Final = (*LACKS, "reference", "other")
 """What a server may be said to be that the environment names; of ``other`` nothing is expected to be lacking."""

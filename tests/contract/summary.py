@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 RECORDINGS: Final = pytest.StashKey[list[str]]()
 """One line for each recording that was asked again."""
 
+LEFT_BEHIND: Final[list[str]] = []
+"""Namespaces of this run that a server which the environment names did not let go."""
+
 _ASKED: Final = re.compile(
     r"tests/contract/test_(?:catalog_contract|names)\.py::(?:(?P<group>\w+)::)?test_(?P<test>\w+)\[(?P<subject>.+?)\](?:@|$)"
 )
@@ -79,6 +82,9 @@ class Results:
             yield "| promise | | |"
             yield "|---|---|---|"
             yield from (f"| {sentence} | {end} | {why} |" for sentence, (end, why) in named.items())
+        if LEFT_BEHIND:
+            yield ""
+            yield f"left on the server, drop them by hand: {', '.join(LEFT_BEHIND)}"
 
 
 NAMED: Final = "named "

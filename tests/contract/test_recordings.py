@@ -17,13 +17,7 @@ FOLDER: Final = Path(__file__).parents[1] / "data" / "recorded"
 EXPLAINED: Final[dict[str, Any]] = json.loads((FOLDER / "explanations.json").read_text())
 
 GRAVITINO_1_2: Final = TEMPERAMENTS["gravitino-1.2-authorization"]
-GRAVITINO_1_2_OFF: Final = replace(
-    GRAVITINO_1_2,
-    fails_after_success=False,
-    flattens_listings=False,
-    fails_on_nested_drop=False,
-    minds_disabled=False,
-)
+GRAVITINO_1_2_OFF: Final = TEMPERAMENTS["gravitino-1.2"]
 GRAVITINO_1_3: Final = TEMPERAMENTS["gravitino-1.3"]
 TEMPERAMENT_OF: Final = {
     "lakekeeper-0.13.3": TEMPERAMENTS["lakekeeper-0.13.3"],

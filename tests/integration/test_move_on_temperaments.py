@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 WAREHOUSE = "w"
 MOVES_BY = {
     "correct": "register",
+    "gravitino-1.2": "register",
     "gravitino-1.2-authorization": "register",
     "gravitino-1.3": "register",
     "lakekeeper-0.13.3": "rename",

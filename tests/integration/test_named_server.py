@@ -5,26 +5,38 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.contract.remote import named_server
+from tests.support.fault_proxy import FaultProxy, Rule, refuse
 from tests.support.rest_double import TEMPERAMENTS, Kind, RestDouble
+from worker.identifiers import QUARANTINE_NAMESPACE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 ROOT = Path(__file__).resolve().parents[2]
 CONTRACT = "tests/contract/test_catalog_contract.py"
+NAMES = "tests/contract/test_names.py"
 TOKEN = "let-me-in"
 
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[RestDouble]:
-    with RestDouble(TEMPERAMENTS["lakekeeper-main"], tokens=frozenset({TOKEN})) as double:
-        double.make_warehouse("staging", f"file://{tmp_path}/warehouse")
+    with staged("lakekeeper-main", tmp_path) as double:
+        double.tokens = frozenset({TOKEN})
+        yield double
+
+
+@contextmanager
+def staged(temperament: str, folder: Path, *, soft_delete: bool = False) -> Iterator[RestDouble]:
+    """A server with one warehouse, ``staging``."""
+    with RestDouble(TEMPERAMENTS[temperament]) as double:
+        double.make_warehouse("staging", f"file://{folder}/warehouse", soft_delete=soft_delete)
         yield double
 
 
@@ -51,6 +63,36 @@ def test_the_results_are_a_table_and_nothing_stays_on_the_server(server: RestDou
     assert made > 0
     assert server.count(Kind.DROP_NAMESPACE, status=204) == made
     assert not server.failures
+
+
+@pytest.mark.parametrize(
+    ("temperament", "soft_delete"),
+    [
+        ("lakekeeper-main", True),
+        ("gravitino-1.2-authorization", False),
+        ("gravitino-1.2", False),
+        ("gravitino-1.3", False),
+    ],
+)
+def test_each_kind_keeps_its_promises_and_keeps_nothing_of_the_run(
+    temperament: str, soft_delete: bool, tmp_path: Path
+) -> None:
+    with staged(temperament, tmp_path, soft_delete=soft_delete) as server:
+        ended = asked(server, NAMES, KIND=temperament, AUTH="none", TOKEN="")
+        assert ended.returncode == 0, ended.stdout
+        warehouse = server.warehouse("staging")
+        assert warehouse.below(()) in ([], [(QUARANTINE_NAMESPACE,)])
+        assert list(warehouse.rows()) == []
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
+def test_a_namespace_that_the_server_does_not_let_go_is_named(tmp_path: Path) -> None:
+    with staged("correct", tmp_path) as server, FaultProxy(server.uri) as proxy:
+        proxy.add(Rule(Kind.DROP_NAMESPACE, refuse(409, error_type="NamespaceNotEmptyException"), times=None))
+        ended = asked(server, "-k", "test_missing_table", URL=proxy.uri, KIND="other", AUTH="none", TOKEN="")
+        stay = [".".join(levels) for levels in server.warehouse("staging").below(())]
+    assert ended.returncode == 0, ended.stdout
+    assert f"left on the server, drop them by hand: {', '.join(stay)}\n" in ended.stdout
 
 
 def test_a_promise_that_is_broken_says_how(server: RestDouble) -> None:

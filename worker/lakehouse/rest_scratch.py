@@ -1,6 +1,6 @@
 """A REST catalog in which an inspection may make and remove a table of its own.
 
-Responsible for: the two requests that moves never send. Must not know: what they are sent for.
+Responsible for: the requests that moves never send. Must not know: what they are sent for.
 """
 
 from __future__ import annotations
@@ -26,6 +26,15 @@ class RestScratchCatalog(RestCatalog, ScratchCatalog):
         body = {"name": identifier.name, "schema": SCHEMA, "properties": {}, "stage-create": False}
         where = f"{self._namespace(identifier.namespace)}/tables"
         self._send(Call.CREATE_TABLE, "POST", where, about=str(identifier), body=body)
+
+    def drop(self, identifier: TableIdentifier) -> None:
+        """DELETE the table, not purged, and at once.
+
+        Lakekeeper keeps the row of a table that is dropped softly, and drops no namespace that has one. ``force`` drops
+        the row; other servers ignore it.
+        """
+        where = self._table(identifier) + "?purgeRequested=false&force=true"
+        self._send(Call.DROP, "DELETE", where, about=str(identifier))
 
     def drop_namespace(self, namespace: tuple[str, ...]) -> None:
         """DELETE the namespace."""

@@ -45,7 +45,8 @@ def _readable(scene: Scene) -> Row:
             raise temperament.dialect.table_missing(identifier)
         scene.rights.check_table(scene, row, "describe")
         _enter(scene, identifier.namespace)
-    if not temperament.answers_from_database and not scene.files.exists(row.metadata_location):
+    kept = temperament.answers_from_database or (temperament.caches_metadata and scene.kind is Kind.LOAD)
+    if not kept and not scene.files.exists(row.metadata_location):
         raise temperament.dialect.file_missing(row.metadata_location)
     return row
 

@@ -50,6 +50,8 @@ class Temperament:
     """A table's own folder carries its uuid, not its name."""
     answers_from_database: bool = False
     """Load and commit need no metadata file, and so answer 200 when purge took it."""
+    caches_metadata: bool = False
+    """Load goes on answering when the metadata file is gone; nothing else does."""
     reads_file_first: bool = False
     """Register reads the metadata file before it looks at the namespace or the name."""
     overwrites: Literal["refused", "ignored", "obeyed"] = "refused"
@@ -118,6 +120,7 @@ LAKEKEEPER_MAIN: Final = replace(
 GRAVITINO_1_3: Final = Temperament(
     name="gravitino-1.3",
     dialect=Gravitino(),
+    caches_metadata=True,
     hadoop_paths=True,
     prefix="name",
     configures=frozenset(),
@@ -139,6 +142,15 @@ GRAVITINO_1_2_AUTHORIZATION: Final = Temperament(
     minds_disabled=True,
 )
 
+GRAVITINO_1_2: Final = replace(
+    GRAVITINO_1_2_AUTHORIZATION,
+    name="gravitino-1.2",
+    fails_after_success=False,
+    flattens_listings=False,
+    fails_on_nested_drop=False,
+    minds_disabled=False,
+)
+
 POLARIS: Final = Temperament(
     name="polaris",
     dialect=Dialect(),
@@ -156,6 +168,7 @@ TEMPERAMENTS: Final = {
         LAKEKEEPER_0_13_3,
         LAKEKEEPER_MAIN,
         GRAVITINO_1_2_AUTHORIZATION,
+        GRAVITINO_1_2,
         GRAVITINO_1_3,
         POLARIS,
     )
