@@ -25,6 +25,8 @@ from worker.controlplane.connection import ControlPlaneAwayError, connect
 from worker.controlplane.election import CLASS
 from worker.controlplane.workers import note_alive
 from worker.identifiers import LEGACY_NAMESPACE, TableIdentifier
+from worker.lakehouse.rest import RestCatalog as ReadingCatalog
+from worker.lakehouse.rest_scratch import RestScratchCatalog
 from worker.messages import Queue
 
 if TYPE_CHECKING:
@@ -315,6 +317,27 @@ class TestCatalog:
         check = examined(installation.operator()).one("warehouse", "credentials")
         assert (check["level"], check["says"]) == ("yellow", "token is accepted, and so is a request without any")
 
+    @pytest.mark.parametrize(
+        ("user", "level", "says"),
+        [
+            ("admin", "green", "basic is accepted; without it the answer is 403"),
+            ("carl", "yellow", "whether basic is accepted was not seen: 403 ForbiddenException Current user carl"),
+            ("", "red", "none are set, and it wants some: 403 ForbiddenException Current user anonymous"),
+        ],
+    )
+    def test_a_config_that_everybody_may_read_says_nothing_of_the_rest(
+        self, installation: Installation, user: str, level: str, says: str
+    ) -> None:
+        double = installation.catalog("gravitino-1.3")
+        double.users = frozenset({"admin"})
+        basic = {"REROOT_CATALOG_AUTH": "basic", "REROOT_CATALOG_USER": user, "REROOT_CATALOG_PASSWORD": "hush-hush"}
+        used = basic if user else {"REROOT_CATALOG_AUTH": ""}
+        found = examined(installation.operator(REROOT_CATALOG_URI=double.uri, REROOT_CATALOG_TOKEN="", **used))
+        check = found.one("warehouse", "credentials")
+        assert (check["level"], check["says"][: len(says)]) == (level, says)
+        assert "turn authentication on" not in check["remedy"]
+        assert found.ended.code == (0 if user == "admin" else 1)
+
     def test_a_token_endpoint_that_is_away(self, installation: Installation) -> None:
         oauth2 = {
             "REROOT_CATALOG_AUTH": "oauth2",
@@ -402,6 +425,15 @@ class TestCatalog:
             assert "/v1/w/1/namespaces?pageToken=&pageSize=1" in [received.target for received in server.received]
         assert found.one("warehouse", "usage")["says"].startswith(says)
 
+    def test_no_credential_goes_where_the_settings_do_not_lead(self, installation: Installation) -> None:
+        with OddServer(Reply()) as server, OddServer(Reply()) as elsewhere:
+            server.config = json_reply(200, {"overrides": {"uri": elsewhere.uri}})
+            examined(installation.operator(REROOT_CATALOG_URI=server.uri))
+            listings = [each.target for each in server.received if each.target.startswith("/v1/namespaces?")]
+            assert listings
+            asked = [each for each in elsewhere.received if each.target.startswith("/v1/namespaces?")]
+        assert not asked
+
     def test_a_probe_clears_up_where_nothing_can_be_renamed(self, installation: Installation) -> None:
         kept = installation.double.endpoints or ()
         installation.double.endpoints = tuple(each for each in kept if "rename" not in each)
@@ -479,6 +511,30 @@ class TestTemperaments:
         assert found.one("warehouse", "clearing")["level"] == "green", found.one("warehouse", "clearing")
         assert found.ended.code == 0
         assert not double.failures
+
+    def test_a_soft_deletion_keeps_nothing_of_the_probe(self, installation: Installation) -> None:
+        double = installation.catalog("lakekeeper-main")
+        warehouse = double.warehouse(WAREHOUSE)
+        warehouse.soft_delete = True
+        before = warehouse.below(())
+        found = examined(installation.operator(REROOT_CATALOG_URI=double.uri), "--probe")
+        assert found.one("warehouse", "clearing")["level"] == "green", found.one("warehouse", "clearing")
+        assert (warehouse.below(()), warehouse.deleted) == (before, [])
+
+    def test_what_a_soft_deletion_does_keep_is_named(
+        self, installation: Installation, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(RestScratchCatalog, "drop", ReadingCatalog.drop)  # as where force is not known
+        double = installation.catalog("lakekeeper-main")
+        warehouse = double.warehouse(WAREHOUSE)
+        warehouse.soft_delete = True
+        before = set(warehouse.below(()))
+        check = examined(installation.operator(REROOT_CATALOG_URI=double.uri), "--probe").one("warehouse", "clearing")
+        kept = [".".join(levels) for levels in warehouse.below(()) if levels not in before]
+        [row] = warehouse.deleted
+        assert check["level"] == "yellow"
+        assert all(what in check["says"] for what in [*kept, row.metadata_location])
+        assert "drop them once it has expired" in check["remedy"]
 
     def test_a_server_that_does_and_answers_500(self, installation: Installation) -> None:
         double = installation.catalog("gravitino-1.2-authorization")

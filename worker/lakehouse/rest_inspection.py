@@ -46,6 +46,7 @@ _VERSIONS: Final = (
     ("api/v2/config", "Nessie, its API", ("specVersion",)),
 )
 """Where servers tell their version, beside the catalog's own address: path, name, and the way to it in the answer."""
+_NONE_SET: Final = "none are set, and it wants some"
 _VARIABLES: Final = {
     CatalogAuth.NONE: "REROOT_CATALOG_AUTH (basic, token or oauth2)",
     CatalogAuth.BASIC: "REROOT_CATALOG_USER and REROOT_CATALOG_PASSWORD",
@@ -81,6 +82,10 @@ class _Config(Config, frozen=True):
 
     idempotency_key_lifetime: Any = msgspec.field(name="idempotency-key-lifetime", default=None)
 
+    def told(self) -> dict[str, Any]:
+        """What it says about the use of the catalog."""
+        return {**(self.defaults or {}), **(self.overrides or {})}
+
 
 class RestInspection:
     """The questions to one warehouse of a REST catalog."""
@@ -104,11 +109,15 @@ class RestInspection:
             return False
         self._version(stranger)
         self._clock(stranger)
-        heard = self._authenticated(stranger)
+        heard = self._let_in(stranger)
         config = None if heard is None else self._known_warehouse(heard)
         if config is None:
             return False
-        self._offers(config)
+        listing = self._listing(config)
+        ours = self._listed(listing, known=True)
+        if stranger.status not in _REFUSED and not self._protected(listing, ours):
+            return False
+        self._offers(config, ours)
         return True
 
     def _ask(self, url: str, *, known: bool) -> _Heard:
@@ -164,15 +173,13 @@ class RestInspection:
             return
         skewed(self._findings, "its clock", theirs - (time.time() - heard.seconds / 2), harmless=False)
 
-    def _authenticated(self, stranger: _Heard) -> _Heard | None:
+    def _let_in(self, stranger: _Heard) -> _Heard | None:
         """The answer to us; None where we are not let in. Somebody without credentials is the control."""
         variables = _VARIABLES[self._auth]
         if self._auth is CatalogAuth.NONE:
             if stranger.status in _REFUSED:
-                self._findings.red("credentials", f"none are set, and it wants some: {stranger.said()}", variables)
+                self._findings.red("credentials", f"{_NONE_SET}: {stranger.said()}", variables)
                 return None
-            says = "none are asked for: whoever reaches the catalog may change it"
-            self._findings.yellow("credentials", says, "turn authentication on, or let only Reroot reach it")
             return stranger
         try:
             heard = self._ask(self._config, known=True)
@@ -184,10 +191,46 @@ class RestInspection:
             return None
         if stranger.status in _REFUSED:
             self._findings.green("credentials", f"{self._auth} is accepted; without it the answer is {stranger.status}")
-        else:
+        return heard
+
+    def _protected(self, listing: str, ours: _Heard | None) -> bool:
+        """Look who may list namespaces, where everybody may read the configuration; False where we are refused."""
+        variables = _VARIABLES[self._auth]
+        if self._auth is CatalogAuth.NONE:
+            if ours is not None and ours.status in _REFUSED:
+                self._findings.red("credentials", f"{_NONE_SET}: {ours.said()}", variables)
+                return False
+            says = "none are asked for: whoever reaches the catalog may change it"
+            self._findings.yellow("credentials", says, "turn authentication on, or let only Reroot reach it")
+            return True
+        theirs = self._listed(listing, known=False)
+        we_may = ours is not None and ours.status == HTTPStatus.OK
+        if theirs is not None and theirs.status == HTTPStatus.OK:
             says = f"{self._auth} is accepted, and so is a request without any"
             self._findings.yellow("credentials", says, "turn authentication on in the catalog")
-        return heard
+        elif we_may and theirs is not None and theirs.status < HTTPStatus.INTERNAL_SERVER_ERROR:
+            self._findings.green("credentials", f"{self._auth} is accepted; without it the answer is {theirs.status}")
+        else:
+            heard = theirs if we_may else ours
+            why = "no answer" if heard is None else heard.said()
+            self._findings.yellow("credentials", f"whether {self._auth} is accepted was not seen: {why}", variables)
+        return True
+
+    def _listing(self, config: _Config) -> str:
+        """Where the first namespace is listed."""
+        told = config.told()
+        address = str(told.get("uri") or self._address).rstrip("/").removesuffix("/v1")
+        if origin(address) != origin(self._address):
+            address = self._address  # our credentials go to nobody that the settings do not name
+        prefix = str(told.get("prefix") or "").strip("/")
+        query = urlencode({"pageToken": "", "pageSize": "1"})
+        return f"{address}/v1{f'/{prefix}' if prefix else ''}/namespaces?{query}"
+
+    def _listed(self, url: str, *, known: bool) -> _Heard | None:
+        try:
+            return self._ask(url, known=known)
+        except CatalogError:
+            return None
 
     def _known_warehouse(self, heard: _Heard) -> _Config | None:
         """What the catalog says of the warehouse; None where a move could not go by it."""
@@ -207,26 +250,19 @@ class RestInspection:
             self._findings.red("warehouse", str(error), remedy)
             return None
 
-    def _offers(self, config: _Config) -> None:
-        told = {**(config.defaults or {}), **(config.overrides or {})}
+    def _offers(self, config: _Config, listed: _Heard | None) -> None:
+        told = config.told()
         self._endpoints(config.endpoints)
         size, separator = told.get("rest-page-size"), told.get("namespace-separator")
-        parts = [self._paging(told)] + ([f"{size} a page"] if size else [])
+        parts = [self._paging(listed)] + ([f"{size} a page"] if size else [])
         parts += [f"levels parted by {separator}"] if separator else []
         lifetime = told.get("idempotency-key-lifetime") or config.idempotency_key_lifetime
         parts.append(f"idempotency keys for {lifetime}" if lifetime else "no idempotency keys")
         self._findings.green("usage", ", ".join(parts))
 
-    def _paging(self, told: Mapping[str, Any]) -> str:
+    def _paging(self, heard: _Heard | None) -> str:
         """Whether listings come in pages, seen on the namespaces."""
-        address = str(told.get("uri") or self._address).rstrip("/").removesuffix("/v1")
-        prefix = str(told.get("prefix") or "").strip("/")
-        query = urlencode({"pageToken": "", "pageSize": "1"})
-        try:
-            heard = self._ask(f"{address}/v1{f'/{prefix}' if prefix else ''}/namespaces?{query}", known=True)
-        except CatalogError:
-            return "paging not seen"
-        page = heard.json() if heard.status == HTTPStatus.OK else {}
+        page = heard.json() if heard is not None and heard.status == HTTPStatus.OK else {}
         if isinstance(page, dict) and page.get("next-page-token"):
             return "listings in pages"
         names = page.get("namespaces") if isinstance(page, dict) else None

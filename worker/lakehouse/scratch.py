@@ -166,15 +166,17 @@ class Scratch:
             return None
 
     def _clear(self) -> None:
-        left = [str(name) for name in (self._new, self._renamed, self._old) if not self._removed(name)]
-        left += [".".join(level) for level in (self._place, self._place[:1], self._flat) if not self._emptied(level)]
-        if self._table is not None and not left:
-            self._remove_file(self._table)
-        if left:
-            says = f"left behind: {', '.join(left)}"
-            self._findings.yellow("clearing", says, "remove it by hand; where drops are soft it goes by itself")
-        else:
-            self._findings.green("clearing", "nothing of the trial is left")
+        tables = [str(name) for name in (self._new, self._renamed, self._old) if not self._removed(name)]
+        levels = (self._place, self._place[:1], self._flat)
+        namespaces = [".".join(level) for level in levels if not self._emptied(level)]
+        if not tables and not namespaces:
+            if self._table is None or self._file_removed(self._table):
+                self._findings.green("clearing", "nothing of the trial is left")
+            return
+        # A table may come back to a name that stays: its file stays with it.
+        file = [] if self._table is None else [self._table.metadata_location]
+        remedy = "remove them by hand" if tables else KEPT_REMEDY
+        self._findings.yellow("clearing", f"left behind: {', '.join([*tables, *namespaces, *file])}", remedy)
 
     def _removed(self, name: TableIdentifier) -> bool:
         refusal = _attempted(lambda: self._catalog.drop(name))
@@ -190,7 +192,7 @@ class Scratch:
         except CatalogError:
             return False
 
-    def _remove_file(self, table: Table) -> None:
+    def _file_removed(self, table: Table) -> bool:
         from pyiceberg.io import load_file_io  # noqa: PLC0415 - see above
 
         try:
@@ -198,10 +200,12 @@ class Scratch:
         except (OSError, ValueError) as error:
             says = f"left behind: {table.metadata_location}: {_first_line(error)}"
             self._findings.yellow("clearing", says, "remove it by hand")
-            return
+            return False
         _remove_folders(table)
+        return True
 
 
+KEPT_REMEDY: Final = "drop them by hand; where a dropped table is kept for a while, drop them once it has expired"
 READING_REMEDY: Final = "let the catalog hand out credentials, or set s3.* in REROOT_CATALOG_PROPERTIES"
 
 
