@@ -20,8 +20,6 @@ from producer.closing import Closing, advice, closing
 from producer.ends import LEFT
 from producer.screen import Screen, count
 from worker.controlplane.census import NamespaceCount, namespaces
-from worker.controlplane.facts import Scope
-from worker.controlplane.planning import stream_facts
 from worker.settings import load_settings
 
 if TYPE_CHECKING:
@@ -31,12 +29,21 @@ if TYPE_CHECKING:
     from producer.plan import Reason
 
 
-def check(*, as_json: scope.AsJson = False) -> None:
+def check(
+    *,
+    dataset: scope.Datasets = None,
+    more: scope.MoreIds = None,
+    workspace: scope.Workspace = None,
+    catalog: scope.Catalog = None,
+    as_json: scope.AsJson = False,
+) -> None:
     """Check that nothing movable is left in the legacy namespace, and count what lies where, now and before."""
+    ids = scope.given_ids(dataset, more)
     settings = load_settings()
     with reach.controlplane(settings) as connection:
-        found = closing(stream_facts(connection, Scope(), warehouse=reach.warehouse_of(settings)))
-        counts = namespaces(connection)
+        chosen = scope.scope_of(connection, ids, workspace, catalog)
+        found = closing(scope.facts_of(connection, chosen, reach.warehouse_of(settings)))
+        counts = namespaces(connection, chosen)
     screen = Screen()
     if as_json:
         screen.json(_shape(found, counts))

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from producer.ends import LEFT, CommandError
+from producer.question import Yes, ask
 from worker.controlplane.connection import AddressRefusedError, ControlPlaneRefusedError
 from worker.settings import load_settings
 
@@ -63,10 +64,12 @@ def check() -> None:
 
 
 @app.command()
-def downgrade() -> None:
+def downgrade(*, yes: Yes = False) -> None:
     """Remove all of Reroot's and leave the rest. Refused while any dataset has an iceberg_namespace."""
+    url = _url()
+    ask("Remove schema reroot, with the ledger and the journal, and Reroot's columns?", yes=yes)
     with _refusals_in_their_own_words():
-        _migrate().downgrade(_url(), say=_say)
+        _migrate().downgrade(url, say=_say)
         typer.echo("everything of Reroot's is removed")
 
 

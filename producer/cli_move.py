@@ -13,7 +13,7 @@ import typer
 
 from producer import plan_output, reach, scope
 from producer.canary import CANARY, Figures, figures, show_canary
-from producer.ends import LEFT, START_WORKER, USAGE, CommandError
+from producer.ends import LEFT, START_WORKER, CommandError
 from producer.plan import ADVICE, IN_PROGRESS, Excluded, Judged, Planned, Reason, judged
 from producer.publish import write_ledger
 from producer.screen import Screen, count
@@ -78,7 +78,7 @@ def move(
 ) -> None:
     """Order moves: a few datasets by id (a canary), or all that can move. Ordering twice is safe."""
     ids = scope.given_ids(dataset, more)
-    _check_usage(ids, everything=everything, narrowed=bool(limit or workspace or catalog))
+    scope.check_usage(ids, everything=everything, narrowed=scope.narrowed(limit, workspace, catalog))
     settings = load_settings()
     if not dry_run:
         settings.broker()  # said before anything is written
@@ -97,15 +97,6 @@ def move(
         _report(selection, new, screen)
         _publish(settings, writer, screen)
         _end(selection, before, writer, screen)
-
-
-def _check_usage(ids: tuple[str, ...], *, everything: bool, narrowed: bool) -> None:
-    if everything and ids:
-        raise CommandError("--dataset and --all exclude one another", USAGE)
-    if not everything and not ids:
-        raise CommandError("say which: --dataset ID… or --all", USAGE)
-    if ids and narrowed:
-        raise CommandError("--limit, --workspace and --catalog go with --all", USAGE)
 
 
 def _show(verdicts: Iterable[Judged], selection: Selection, screen: Screen) -> None:

@@ -8,14 +8,14 @@ Nothing else ever gives up a commit. No file is deleted, and the journal keeps t
 
 from __future__ import annotations
 
-import sys
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from producer import reach, scope
-from producer.ends import LEFT, OUT_OF_REACH, USAGE, CommandError
+from producer.ends import LEFT, OUT_OF_REACH, CommandError
+from producer.question import Yes, ask
 from producer.screen import Screen
 from worker.controlplane import reversal
 from worker.controlplane.reversal import Diverged, Keep
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 Dataset = Annotated[str, typer.Argument(metavar="DATASET", help="A dataset that is parked as diverged.")]
 KeepSide = Annotated[Keep, typer.Option("--keep", help="The side that stays: old is the name that the move leaves.")]
-Yes = Annotated[bool, typer.Option("--yes", help="Do not ask; needed without a terminal.")]
 
 _SHOWN = 20
 
@@ -41,8 +40,7 @@ def resolve(dataset: Dataset, *, keep: KeepSide, yes: Yes = False) -> None:
         divergence = _divergence(connection, dataset)
         kept, lost = _sides(settings, connection, divergence, keep)
         _show(screen, kept, lost)
-        if not (yes or _confirmed()):
-            raise CommandError("nothing was changed", LEFT)
+        ask(f"Give up {lost.identifier}?", yes=yes)
         if not reversal.resolve(connection, divergence, keep, lost.location):
             raise CommandError(f"{dataset} has changed meanwhile; nothing was done: reroot show {dataset}", LEFT)
         reach.publish(settings, connection)
@@ -50,7 +48,7 @@ def resolve(dataset: Dataset, *, keep: KeepSide, yes: Yes = False) -> None:
 
 
 def _divergence(connection: Connection, dataset: str) -> Diverged:
-    ids = scope.scope_of(connection, [dataset], None, None).dataset_ids or ()
+    ids = scope.scope_of(connection, [dataset]).dataset_ids or ()
     found = reversal.diverged(connection, ids[0])
     if found is None:
         raise CommandError(f"{dataset} is not parked as diverged: reroot show {dataset}", LEFT)
@@ -95,9 +93,3 @@ def _show(screen: Screen, kept: Side, lost: Side) -> None:
 
 def _rows(rows: int | None) -> str:
     return "?" if rows is None else f"{rows:,}"
-
-
-def _confirmed() -> bool:
-    if not sys.stdin.isatty():
-        raise CommandError("there is no terminal to ask: read what would be lost, then say --yes", USAGE)
-    return typer.confirm("Give that up?")

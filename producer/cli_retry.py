@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from producer import reach, scope
-from producer.ends import LEFT, USAGE, CommandError
+from producer.ends import LEFT, CommandError
 from producer.screen import Screen, count
 from worker.controlplane import operations
 from worker.controlplane.operations import Late, Retried
@@ -25,10 +25,11 @@ if TYPE_CHECKING:
 
     from worker.controlplane.connection import Connection
 
-Datasets = Annotated[list[str] | None, typer.Argument(metavar="DATASET", help="These datasets.")]
 Codes = Annotated[
     list[ParkCode] | None, typer.Option("--code", metavar="CODE", help="Everything that is parked with this code.")
 ]
+
+All = Annotated[bool, typer.Option("--all", help="Everything that is parked, whatever its code.")]
 
 _LATE = {
     Late.NOT_DONE: "its place is not what the ledger says: reroot show",
@@ -36,22 +37,33 @@ _LATE = {
 }
 
 
-def retry(datasets: Datasets = None, *, code: Codes = None) -> None:
+def retry(
+    datasets: scope.BareIds = None,
+    *,
+    dataset: scope.Datasets = None,
+    code: Codes = None,
+    everything: All = False,
+    limit: scope.Limit = None,
+    workspace: scope.Workspace = None,
+    catalog: scope.Catalog = None,
+) -> None:
     """Try parked datasets again, by id or by code; for a done one, rewrite log rows that were written late."""
-    if bool(datasets) == bool(code):
-        raise CommandError("say which: reroot retry DATASET… or reroot retry --code CODE", USAGE)
+    ids = scope.given_ids(dataset, datasets, bare=True)
+    narrowed = scope.narrowed(limit, workspace, catalog)
+    scope.check_usage(ids, everything=everything or bool(code), narrowed=narrowed, all_of="--code CODE or --all")
     settings = load_settings()
     settings.broker()  # said before anything is written
     screen = Screen()
     failed = False
     with reach.controlplane(settings) as connection:
-        if code:
-            retried = operations.retry_codes(connection, [each.value for each in code])
+        chosen = scope.scope_of(connection, ids, workspace, catalog)
+        if chosen.dataset_ids is None:
+            retried = operations.retry_codes(connection, [each.value for each in code or ()], chosen, limit)
             _report(retried, screen)
             if not retried:
-                screen.line(f"Nothing is parked with {', '.join(code)}.")
+                screen.line("Nothing is parked" + (f" with {', '.join(code)}." if code else " in this scope."))
         else:
-            retried, failed = _by_name(connection, datasets or [], screen)
+            retried, failed = _by_name(connection, chosen.dataset_ids, screen)
         if retried:
             reach.publish(settings, connection)
             screen.line("Next: reroot status --watch")
@@ -59,9 +71,8 @@ def retry(datasets: Datasets = None, *, code: Codes = None) -> None:
         raise typer.Exit(LEFT)
 
 
-def _by_name(connection: Connection, datasets: Sequence[str], screen: Screen) -> tuple[list[Retried], bool]:
+def _by_name(connection: Connection, ids: Sequence[str], screen: Screen) -> tuple[list[Retried], bool]:
     """What was queued again, and whether something that was asked for could not be done."""
-    ids = scope.scope_of(connection, datasets, None, None).dataset_ids or ()
     states = operations.states(connection, ids)
     unknown = [each for each in ids if each not in states]
     if unknown:

@@ -6,41 +6,60 @@ Must not know: SQL, what a worker then does.
 
 from __future__ import annotations
 
-from typing import Annotated
+import sys
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from producer import reach, scope
-from producer.ends import LEFT, USAGE, CommandError
+from producer.ends import LEFT
+from producer.question import Yes, ask
 from producer.screen import Screen, count
 from worker.controlplane import operations, reversal
 from worker.settings import load_settings
 
-Datasets = Annotated[list[str] | None, typer.Argument(metavar="DATASET", help="These datasets.")]
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from worker.controlplane.connection import Connection
+
 All = Annotated[bool, typer.Option("--all", help="Everything that is flipped or done.")]
 
 
-def revert(datasets: Datasets = None, *, everything: All = False) -> None:
+def revert(
+    datasets: scope.BareIds = None,
+    *,
+    dataset: scope.Datasets = None,
+    everything: All = False,
+    limit: scope.Limit = None,
+    workspace: scope.Workspace = None,
+    catalog: scope.Catalog = None,
+    yes: Yes = False,
+) -> None:
     """Take moves back: the table gets its legacy name again; nothing is copied, nothing is lost."""
-    if bool(datasets) == everything:
-        raise CommandError("say which: reroot revert DATASET… or reroot revert --all", USAGE)
+    ids = scope.given_ids(dataset, datasets, bare=True)
+    scope.check_usage(ids, everything=everything, narrowed=scope.narrowed(limit, workspace, catalog))
     settings = load_settings()
     settings.broker()  # said before anything is written
     screen = Screen()
-    ids: tuple[str, ...] = ()
     with reach.controlplane(settings) as connection:
+        chosen = scope.scope_of(connection, ids, workspace, catalog)
         if everything:
-            turned = reversal.revert_all(connection)
-        else:
-            ids = scope.scope_of(connection, datasets or [], None, None).dataset_ids or ()
-            states = operations.states(connection, ids)
-            turned = reversal.revert_datasets(connection, ids)
-            for dataset_id in sorted(set(ids) - set(turned)):
-                standing = states.get(dataset_id)
-                screen.line(f"{dataset_id}  stays: {standing.value if standing else 'never planned'}")
+            number = min(reversal.revertible(connection, chosen), limit or sys.maxsize)
+            ask(f"Take {count(number, 'dataset')} back to the legacy namespace?", yes=yes)
+        turned = reversal.revert_all(connection, chosen, limit)
+        left = set(chosen.dataset_ids or ()) - set(turned)
+        _show_left(connection, sorted(left), screen)
         screen.line(f"{count(len(turned), 'dataset')} turned back.")
         if turned:
             reach.publish(settings, connection)
             screen.line("Next: reroot status --watch")
-    if not turned or len(turned) < len(ids):
+    if left or not turned:
         raise typer.Exit(LEFT)
+
+
+def _show_left(connection: Connection, left: Sequence[str], screen: Screen) -> None:
+    states = operations.states(connection, left)
+    for dataset_id in left:
+        standing = states.get(dataset_id)
+        screen.line(f"{dataset_id}  stays: {standing.value if standing else 'never planned'}")

@@ -61,7 +61,7 @@ def show(dataset: Dataset, *, as_json: scope.AsJson = False) -> None:
 
 
 def _story(connection: Connection, settings: Settings, dataset: str) -> Story:
-    chosen = scope.scope_of(connection, [dataset], None, None)
+    chosen = scope.scope_of(connection, [dataset])
     dataset_id = (chosen.dataset_ids or (dataset,))[0]
     ledger = history.ledger_row(connection, dataset_id)
     # A dataset that was deleted has a story all the same.

@@ -38,14 +38,24 @@ _STRATEGIES: Final = 5
 """Lines about strategies that the text has at most."""
 
 
-def status(*, watch: Watch = False, as_json: scope.AsJson = False) -> None:
+def status(
+    *,
+    dataset: scope.Datasets = None,
+    more: scope.MoreIds = None,
+    workspace: scope.Workspace = None,
+    catalog: scope.Catalog = None,
+    watch: Watch = False,
+    as_json: scope.AsJson = False,
+) -> None:
     """Show how the moves stand: per catalog, what waits for what, the rate, the last failures."""
+    ids = scope.given_ids(dataset, more)
     screen = Screen()
     settings = load_settings()
     with reach.controlplane(settings) as connection:
+        chosen = scope.scope_of(connection, ids, workspace, catalog)
         try:
             while True:
-                now = reporting.status(connection)
+                now = reporting.status(connection, chosen)
                 if watch and screen.terminal:
                     screen.out.clear()
                 if as_json:

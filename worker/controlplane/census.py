@@ -12,7 +12,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from psycopg import sql
+
 from worker.controlplane.connection import translated
+from worker.controlplane.facts import EVERYTHING, Scope
+from worker.controlplane.scoping import dataset_condition
 from worker.identifiers import LEGACY_NAMESPACE
 
 if TYPE_CHECKING:
@@ -33,11 +37,14 @@ class NamespaceCount:
     log_rows_now: int
 
 
-def namespaces(connection: Connection) -> list[NamespaceCount]:
-    """The counts, legacy first, then by name. Raises ControlPlaneError."""
+def namespaces(connection: Connection, scope: Scope = EVERYTHING) -> list[NamespaceCount]:
+    """The counts of the datasets in scope, legacy first, then by name. Raises ControlPlaneError."""
+    condition, parameters = dataset_condition(connection, scope)
     with translated(), connection.transaction():
         connection.execute("SET LOCAL work_mem = '64MB'")
-        rows: Any = connection.execute(_STATEMENT, {"legacy": LEGACY_NAMESPACE}).fetchall()
+        rows: Any = connection.execute(
+            sql.SQL(_STATEMENT).format(scope=condition), {"legacy": LEGACY_NAMESPACE, **parameters}
+        ).fetchall()
     return [NamespaceCount(*row) for row in rows]
 
 
@@ -54,8 +61,10 @@ WITH moved AS (
                < coalesce((SELECT min(flipped_at) FROM moved), 'infinity') AS early
     FROM iceberg_sync_log l
     LEFT JOIN datasets d ON d.id = l.dataset_id
+    LEFT JOIN schemas s ON s.id = d.schema_id
+    LEFT JOIN catalogs c ON c.id = s.catalog_id
     LEFT JOIN moved m ON m.dataset_id = l.dataset_id::text
-    WHERE l.status = 'succeeded' AND l.iceberg_table IS NOT NULL
+    WHERE l.status = 'succeeded' AND l.iceberg_table IS NOT NULL AND {scope}
 ), grouped AS (
     SELECT dataset_id, iceberg_table, iceberg_namespace, known, moved, early, count(*) AS log_rows
     FROM log GROUP BY dataset_id, iceberg_table, iceberg_namespace, known, moved, early

@@ -7,7 +7,7 @@ Must not know: SQL, psycopg. Whether a dataset may move is not decided here.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from worker.moves.machine import Direction, State
@@ -63,3 +63,7 @@ class Scope:
     dataset_ids: tuple[str, ...] | None = None
     workspace_id: str | None = None
     catalog_slug: str | None = None
+
+
+EVERYTHING: Final = Scope()
+"""Every dataset."""

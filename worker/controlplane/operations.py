@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, Final
 from psycopg import sql
 
 from worker.controlplane.connection import Connection, column_type, translated
+from worker.controlplane.facts import EVERYTHING, Scope
+from worker.controlplane.scoping import ledger_condition
 from worker.moves.machine import State
 
 if TYPE_CHECKING:
@@ -26,8 +28,9 @@ _RETRY: Final = """
 WITH picked AS (
     SELECT dataset_id, claim, flipped_at IS NOT NULL AS flipped, park_code
     FROM reroot.moves
-    WHERE state = 'parked' AND {condition}
+    WHERE state = 'parked' AND (%(codes)s::text[] IS NULL OR park_code = ANY(%(codes)s)) AND {condition}
     ORDER BY dataset_id
+    LIMIT %(limit)s
     FOR UPDATE
 ), retried AS (
     UPDATE reroot.moves m
@@ -71,12 +74,17 @@ def retry_datasets(connection: Connection, dataset_ids: Sequence[str]) -> list[R
 
     Raises ControlPlaneError, RowsBusyError where a row stays locked.
     """
-    return _retry(connection, sql.SQL("dataset_id = ANY(%(values)s)"), list(dataset_ids))
+    return _retry(connection, Scope(dataset_ids=tuple(dataset_ids)), (), None)
 
 
-def retry_codes(connection: Connection, codes: Sequence[str]) -> list[Retried]:
-    """Queue everything again that is parked with one of ``codes``. Raises ControlPlaneError."""
-    return _retry(connection, sql.SQL("park_code = ANY(%(values)s)"), list(codes))
+def retry_codes(
+    connection: Connection, codes: Sequence[str], scope: Scope = EVERYTHING, limit: int | None = None
+) -> list[Retried]:
+    """Queue everything in scope again that is parked with one of ``codes``, or, without codes, for whatever reason.
+
+    At most ``limit``, in the order of the ids. Raises ControlPlaneError, RowsBusyError where a row stays locked.
+    """
+    return _retry(connection, scope, codes, limit)
 
 
 def states(connection: Connection, dataset_ids: Sequence[str]) -> dict[str, State]:
@@ -136,8 +144,10 @@ def _rewrite(connection: Connection, dataset_id: str) -> int | Late:
     return rows
 
 
-def _retry(connection: Connection, condition: sql.SQL, values: list[str]) -> list[Retried]:
+def _retry(connection: Connection, scope: Scope, codes: Sequence[str], limit: int | None) -> list[Retried]:
+    condition, parameters = ledger_condition(scope)
+    parameters |= {"codes": list(codes) or None, "limit": limit}
     with translated(), connection.transaction():
         connection.execute(sql.SQL("SET LOCAL lock_timeout = {}").format(sql.Literal(f"{LOCK_SECONDS}s")))
-        rows = connection.execute(sql.SQL(_RETRY).format(condition=condition), {"values": values}).fetchall()
+        rows = connection.execute(sql.SQL(_RETRY).format(condition=condition), parameters).fetchall()
     return [Retried(dataset_id, State(state), code) for dataset_id, state, code in rows]

@@ -6,7 +6,6 @@ Must not know: which dataset may move (``producer.plan`` says it), any catalog.
 
 from __future__ import annotations
 
-import uuid
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Final
 
@@ -108,7 +107,7 @@ def stream_facts(connection: Connection, scope: Scope, *, warehouse: str = OWN_W
     """Every dataset in scope, ordered by catalog slug, schema slug and id: the same order each time.
 
     ``warehouse`` is the setting: a fixed name, or a template with ``{workspace_hex}``. Ids must be normalised
-    (``dataset_ids``). Reads in one transaction of its own, on one snapshot; memory does not grow with the rows.
+    (``scoping``). Reads in one transaction of its own, on one snapshot; memory does not grow with the rows.
     Raises ControlPlaneError.
     """
     condition, parameters = _scope(connection, scope)
@@ -129,24 +128,6 @@ def stream_facts(connection: Connection, scope: Scope, *, warehouse: str = OWN_W
                 yield _facts(row)
 
 
-def dataset_ids(connection: Connection, given: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The given ids as the control plane writes them, and those that cannot be an id at all.
-
-    Where ids are ``uuid``, capitals and missing dashes are forgiven: Postgres would forgive them too, but the ledger
-    and the lock's key are text. Duplicates are dropped. Raises ControlPlaneError.
-    """
-    if column_type(connection, "datasets", "id").as_string() != "uuid":
-        return tuple(dict.fromkeys(given)), ()
-    known: dict[str, None] = {}
-    unfit: dict[str, None] = {}
-    for text in given:
-        try:
-            known[str(uuid.UUID(text))] = None
-        except ValueError:
-            unfit[text] = None
-    return tuple(known), tuple(unfit)
-
-
 def _scope(connection: Connection, scope: Scope) -> tuple[sql.Composable, dict[str, Any]]:
     conditions: list[sql.Composable] = [sql.SQL("true")]
     parameters: dict[str, Any] = {}
@@ -155,8 +136,7 @@ def _scope(connection: Connection, scope: Scope) -> tuple[sql.Composable, dict[s
         conditions.append(sql.SQL("coalesce(p.id, n.dataset_id) = ANY(%(ids)s::{}[])").format(kind))
         parameters["ids"] = list(scope.dataset_ids)
     if scope.workspace_id is not None:
-        # Compared as text: the scope's workspace is what a person typed, and a wrong one is nobody's, not an error.
-        conditions.append(sql.SQL("p.workspace_id::text IN (%(workspace)s, lower(%(workspace)s))"))
+        conditions.append(sql.SQL("p.workspace_id::text = %(workspace)s"))
         parameters["workspace"] = scope.workspace_id
     if scope.catalog_slug is not None:
         conditions.append(sql.SQL("p.catalog_slug = %(catalog)s"))

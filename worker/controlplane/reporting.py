@@ -11,7 +11,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from psycopg import sql
+
 from worker.controlplane.connection import translated
+from worker.controlplane.facts import EVERYTHING, Scope
+from worker.controlplane.scoping import ledger_condition
 from worker.controlplane.warehouses import known_warehouses
 from worker.controlplane.workers import ALIVE_SECONDS
 from worker.moves.machine import State
@@ -135,26 +139,33 @@ class Status:
     workers: tuple[WorkerAlive, ...]
 
 
-def status(connection: Connection) -> Status:
-    """Read everything on one snapshot. Raises ControlPlaneError."""
+def status(connection: Connection, scope: Scope = EVERYTHING) -> Status:
+    """Read everything in scope on one snapshot; warehouses and workers whatever the scope. Raises ControlPlaneError."""
+    condition, chosen = ledger_condition(scope)
+    shown = {**chosen, "shown": SHOWN}
+
+    def read(statement: str, parameters: dict[str, Any]) -> list[tuple[Any, ...]]:
+        return connection.execute(sql.SQL(statement).format(scope=condition), parameters).fetchall()
+
     with translated(), connection.transaction():
         connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
-        running, due, in_grace = _one(connection, _COUNTS)
-        oldest = connection.execute(_OLDEST).fetchone()
+        [(running, due, in_grace)] = read(_COUNTS, chosen)
+        [rate] = read(_RATE, chosen)
+        oldest = read(_OLDEST, chosen)
         return Status(
-            catalogs=tuple(CatalogStates(*row) for row in connection.execute(_CATALOGS)),
+            catalogs=tuple(CatalogStates(*row) for row in read(_CATALOGS, chosen)),
             running=running,
             due=due,
             in_grace=in_grace,
-            oldest=Oldest(*oldest) if oldest else None,
-            rate=Rate(RATE_SECONDS, *_one(connection, _RATE)),
-            waiting=tuple(Waiting(*row) for row in connection.execute(_WAITING, {"shown": SHOWN})),
-            busy=tuple(BusyDataset(*row) for row in connection.execute(_BUSY, {"shown": SHOWN})),
+            oldest=Oldest(*oldest[0]) if oldest else None,
+            rate=Rate(RATE_SECONDS, *rate),
+            waiting=tuple(Waiting(*row) for row in read(_WAITING, shown)),
+            busy=tuple(BusyDataset(*row) for row in read(_BUSY, shown)),
             warehouses=tuple(known_warehouses(connection)),
             warehouses_away=tuple(
                 WarehouseAway(*row) for row in connection.execute(_AWAY, {"sign": CREDENTIALS_REFUSED})
             ),
-            failures=tuple(Failure(*row) for row in connection.execute(_FAILURES, {"shown": SHOWN})),
+            failures=tuple(Failure(*row) for row in read(_FAILURES, shown)),
             workers=tuple(
                 WorkerAlive(worker, tuple(queues), concurrency, seconds)
                 for worker, queues, concurrency, seconds in connection.execute(_WORKERS, {"alive": ALIVE_SECONDS})
@@ -172,12 +183,6 @@ def settled(connection: Connection, dataset_ids: Sequence[str]) -> dict[str, Sta
     return {dataset_id: State(state) for dataset_id, state in rows}
 
 
-def _one(connection: Connection, statement: str) -> tuple[Any, ...]:
-    row = connection.execute(statement.encode()).fetchone()
-    assert row is not None
-    return row
-
-
 _CATALOGS: Final = """
 SELECT workspace_id, split_part(target_namespace, '.', 1) AS catalog,
        count(*) FILTER (WHERE state = 'queued'),
@@ -186,37 +191,39 @@ SELECT workspace_id, split_part(target_namespace, '.', 1) AS catalog,
        count(*) FILTER (WHERE state = 'parked'),
        count(*) FILTER (WHERE state = 'done' AND direction = 'back')
 FROM reroot.moves
+WHERE {scope}
 GROUP BY 1, 2
 ORDER BY split_part(target_namespace, '.', 1) COLLATE "C", 1
 """
 
 _COUNTS: Final = """
 SELECT count(*) FILTER (WHERE attempt_started_at IS NOT NULL),
-       (SELECT count(*) FROM reroot.due),
+       (SELECT count(*) FROM reroot.due JOIN reroot.moves USING (dataset_id) WHERE {scope}),
        count(*) FILTER (WHERE state = 'flipped' AND not_before > now())
 FROM reroot.moves
-WHERE state IN ('queued', 'flipped')
+WHERE state IN ('queued', 'flipped') AND {scope}
 """
 
 _OLDEST: Final = """
 SELECT dataset_id, state, extract(epoch FROM now() - not_before)::float8
 FROM reroot.moves
-WHERE state IN ('queued', 'flipped') AND not_before <= now() AND attempt_started_at IS NULL
+WHERE state IN ('queued', 'flipped') AND not_before <= now() AND attempt_started_at IS NULL AND {scope}
 ORDER BY not_before, dataset_id
 LIMIT 1
 """
 
 _RATE: Final = f"""
 SELECT count(*) FILTER (WHERE transition IN ('b', 'c')), count(*) FILTER (WHERE transition IN ('c', 'd'))
-FROM reroot.move_events
+FROM reroot.move_events e
 WHERE id > (SELECT coalesce(max(id), 0) - {RATE_EVENTS} FROM reroot.move_events)
   AND at > now() - make_interval(secs => {RATE_SECONDS})
+  AND EXISTS (SELECT FROM reroot.moves m WHERE m.dataset_id = e.dataset_id AND {{scope}})
 """
 
 _WAITING: Final = """
 SELECT waiting_for, count(*), extract(epoch FROM min(not_before) - now())::float8
 FROM reroot.moves
-WHERE state IN ('queued', 'flipped') AND waiting_for IS NOT NULL
+WHERE state IN ('queued', 'flipped') AND waiting_for IS NOT NULL AND {scope}
 GROUP BY waiting_for
 ORDER BY 2 DESC, 1
 LIMIT %(shown)s
@@ -225,7 +232,7 @@ LIMIT %(shown)s
 _BUSY: Final = """
 SELECT dataset_id, extract(epoch FROM now() - busy_since)::float8, busy_count
 FROM reroot.moves
-WHERE state IN ('queued', 'flipped') AND busy_since IS NOT NULL
+WHERE state IN ('queued', 'flipped') AND busy_since IS NOT NULL AND {scope}
 ORDER BY busy_since, dataset_id
 LIMIT %(shown)s
 """
@@ -243,7 +250,7 @@ _FAILURES: Final = """
 SELECT dataset_id, park_code, coalesce(park_text, ''), coalesce(park_remedy, ''),
        extract(epoch FROM now() - updated_at)::float8
 FROM reroot.moves
-WHERE state = 'parked'
+WHERE state = 'parked' AND {scope}
 ORDER BY updated_at DESC, dataset_id
 LIMIT %(shown)s
 """

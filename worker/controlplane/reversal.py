@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Any, Final
 from psycopg import sql
 
 from worker.controlplane.connection import Connection, translated
+from worker.controlplane.facts import EVERYTHING, Scope
 from worker.controlplane.operations import LOCK_SECONDS
+from worker.controlplane.scoping import ledger_condition
 from worker.identifiers import TableIdentifier
 from worker.moves.machine import Direction, State
 
@@ -32,6 +34,7 @@ WITH picked AS (
     SELECT dataset_id, claim, state FROM reroot.moves
     WHERE state IN ('flipped', 'done') AND direction = 'out' AND {condition}
     ORDER BY dataset_id
+    LIMIT %(limit)s
     FOR UPDATE
 ), reverted AS (
     UPDATE reroot.moves m
@@ -44,6 +47,10 @@ WITH picked AS (
     SELECT dataset_id, claim, 'reverted', 'i', was, 'queued' FROM reverted
 )
 SELECT dataset_id FROM reverted ORDER BY dataset_id
+"""
+
+_REVERTIBLE: Final = """
+SELECT count(*) FROM reroot.moves WHERE state IN ('flipped', 'done') AND direction = 'out' AND {condition}
 """
 
 _DIVERGED: Final = """
@@ -96,12 +103,25 @@ class Diverged:
 
 def revert_datasets(connection: Connection, dataset_ids: Sequence[str]) -> list[str]:
     """Take the moves of these datasets back; those that could not be are not returned. Raises ControlPlaneError."""
-    return _revert(connection, sql.SQL("dataset_id = ANY(%(values)s)"), list(dataset_ids))
+    return revert_all(connection, Scope(dataset_ids=tuple(dataset_ids)))
 
 
-def revert_all(connection: Connection) -> list[str]:
-    """Take every move back that is flipped or done. Raises ControlPlaneError."""
-    return _revert(connection, sql.SQL("%(values)s::text[] IS NULL"), None)
+def revert_all(connection: Connection, scope: Scope = EVERYTHING, limit: int | None = None) -> list[str]:
+    """Take every move in scope back that is flipped or done, at most ``limit``. Raises ControlPlaneError."""
+    condition, parameters = ledger_condition(scope)
+    with translated(), connection.transaction():
+        connection.execute(sql.SQL("SET LOCAL lock_timeout = {}").format(sql.Literal(f"{LOCK_SECONDS}s")))
+        query = sql.SQL(_REVERT).format(condition=condition, fresh=sql.SQL(_FRESH))
+        return [row[0] for row in connection.execute(query, {**parameters, "limit": limit}).fetchall()]
+
+
+def revertible(connection: Connection, scope: Scope) -> int:
+    """How many moves in scope could be taken back now. Raises ControlPlaneError."""
+    condition, parameters = ledger_condition(scope)
+    with translated():
+        query = sql.SQL(_REVERTIBLE).format(condition=condition)
+        row: Any = connection.execute(query, parameters).fetchone()
+    return int(row[0])
 
 
 def diverged(connection: Connection, dataset_id: str) -> Diverged | None:
@@ -149,10 +169,3 @@ def _way(divergence: Diverged, keep: Keep) -> tuple[State, str, Direction]:
         return State.FLIPPED, "h", divergence.direction
     turned = Direction.BACK if divergence.direction is Direction.OUT else Direction.OUT
     return State.QUEUED, "i", turned
-
-
-def _revert(connection: Connection, condition: sql.SQL, values: list[str] | None) -> list[str]:
-    with translated(), connection.transaction():
-        connection.execute(sql.SQL("SET LOCAL lock_timeout = {}").format(sql.Literal(f"{LOCK_SECONDS}s")))
-        query = sql.SQL(_REVERT).format(condition=condition, fresh=sql.SQL(_FRESH))
-        return [row[0] for row in connection.execute(query, {"values": values}).fetchall()]

@@ -1,0 +1,26 @@
+"""A question before what is hard to take back.
+
+Responsible for: ``--yes``, and that nothing is taken for granted where nobody can be asked.
+Must not know: what is asked about.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from producer.ends import LEFT, USAGE, CommandError
+
+Yes = Annotated[bool, typer.Option("--yes", help="Do not ask; needed without a terminal.")]
+
+
+def ask(question: str, *, yes: bool) -> None:
+    """Go on only with a person's yes. Raises CommandError: nobody can be asked (exit 2), the answer is no (exit 1)."""
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise CommandError(f"there is no terminal to ask ({question}): say --yes; nothing was done", USAGE)
+    if not typer.confirm(question):
+        raise CommandError("nothing was changed", LEFT)
