@@ -80,19 +80,14 @@ def job(**names: str) -> Iterator[None]:
 
 def shown(outcome: Outcome) -> str:
     """What Celery is told: a value, RETRY or FAILURE. None of them leaves a message behind."""
-    name = type(outcome).__name__.lower()
     match outcome:
         case Done(state):
-            log.info("attempt ended", outcome=name, state=state)
             return state
         case Ignored(why):
-            log.info("attempt ended", outcome=name, why=why)
             return f"ignored: {why}"
         case Busy(after, why) | Wait(after, why) | Retry(after, why):
-            log.info("attempt ended", outcome=name, why=why, after=round(after, 1))
-            raise later(after, f"{name}: {why}")
-        case Park(code, why, remedy):
-            log.warning("attempt ended", outcome=name, code=code.value, why=why, remedy=remedy)
+            raise later(after, f"{type(outcome).__name__.lower()}: {why}")
+        case Park(code, why):
             raise Parked(masked_url(f"{code.value}: {why}"))
 
 

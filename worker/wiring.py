@@ -11,7 +11,7 @@ import gc
 import os
 import socket
 import threading
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Final
 
 from worker.catalog_access import CatalogAccess, catalog_connection
@@ -24,6 +24,7 @@ from worker.lakehouse.port import CatalogError, ErrorCode
 from worker.moves.attempt import Mover
 from worker.moves.policy import Policy
 from worker.moves.ports import Strategy
+from worker.outcome import Park
 from worker.settings import Settings, SettingsError, load_settings
 from worker.telemetry import bind, log
 
@@ -42,7 +43,12 @@ _WINDOW_MARGIN: Final = 5.0
 
 
 class ObservedControlPlane(PostgresControlPlane):
-    """The control plane, and every line that is logged after a claim says which warehouse and which attempt."""
+    """The control plane, and every line that is logged says of which dataset, warehouse and attempt it speaks."""
+
+    def peek(self, dataset_id: str) -> Move | None:
+        """Bind the dataset, which is another than the message's where that one is urgent, then peek as ever."""
+        bind(dataset_id=dataset_id)
+        return super().peek(dataset_id)
 
     def claim(self, move: Move) -> Claimed | None:
         """Claim as ever, then bind what is known from then on."""
@@ -63,7 +69,9 @@ class Runtime:
 
     def move(self, dataset_id: str) -> Outcome:
         """One attempt at a dataset. Raises ControlPlaneError: then the sweeper finds the job."""
-        return self.mover.attempt(dataset_id)
+        outcome = self.mover.attempt(dataset_id)
+        log_end(outcome)
+        return outcome
 
     def warm_up(self) -> None:
         """Open what can be opened before the first job, which would pay for it. What is away now is asked then."""
@@ -78,6 +86,13 @@ class Runtime:
         """Let every connection go."""
         self.controlplane.disconnect()
         self.lakehouse.close()
+
+
+def log_end(outcome: Outcome) -> None:
+    """Write how an attempt ended, with all that its outcome says."""
+    said = {name: round(value, 1) if isinstance(value, float) else value for name, value in asdict(outcome).items()}
+    level = log.warning if isinstance(outcome, Park) else log.info
+    level("attempt ended", outcome=type(outcome).__name__.lower(), **said)
 
 
 def build(settings: Settings, worker: str) -> Runtime:
@@ -103,7 +118,8 @@ def build(settings: Settings, worker: str) -> Runtime:
         strategy=None if settings.strategy == "auto" else Strategy(settings.strategy),
         window_seconds=_WINDOW_REQUESTS * settings.catalog_timeout_seconds + _WINDOW_MARGIN,
     )
-    return Runtime(settings, controlplane, lakehouse, Mover(controlplane, lakehouse, policy))
+    mover = Mover(controlplane, lakehouse, policy, ended=log_end)
+    return Runtime(settings, controlplane, lakehouse, mover)
 
 
 @dataclass(frozen=True, slots=True)

@@ -108,10 +108,11 @@ class ControlPlaneContract:
         row = plane.row(dataset)
         assert (row.busy_count, row.busy, row.attempts) == (2, True, 0)
         assert 4 < row.due_in <= 5
-        claimed_by(adapter, dataset)
-        for stale in (move, adapter.peek(dataset)):
-            assert stale is not None
-            adapter.note_busy(stale, 500)
+        with adapter.lock(dataset, queue_for=None):
+            claimed_by(adapter, dataset)
+            for stale in (move, adapter.peek(dataset)):
+                assert stale is not None
+                adapter.note_busy(stale, 500)
         assert plane.row(dataset).due_in <= 5
 
     def test_a_lost_connection_is_told_by_every_question(self, plane: PlaneSubject) -> None:

@@ -188,20 +188,53 @@ class ControlPlaneEndsContract:
         adapter.journal(claimed, Action.REGISTER, Pointer(NEW, "another", "m2", 8))
         assert plane.row(dataset).table_uuid == "u"
 
+    @pytest.mark.parametrize("died", [True, False])
     @pytest.mark.parametrize("action", Action)
-    def test_an_open_rename_or_withdrawal_is_due_at_once(self, plane: PlaneSubject, action: Action) -> None:
+    def test_an_open_rename_and_a_withdrawal_that_died_come_before_every_other(
+        self, plane: PlaneSubject, action: Action, *, died: bool
+    ) -> None:
+        adapter, other, dataset = plane.adapter(), plane.dataset(), plane.dataset()
+        claimed = claimed_by(adapter, dataset)
+        adapter.journal(claimed, action, pointer())
+        if not died:
+            ended(plane, dataset, Retry(20, "later"))
+            assert not plane.sweep(dataset), "it waits as long as it said"
+            plane.pass_time(21)
+        assert plane.sweep(dataset)
+        urgent = action is Action.RENAME or (action is Action.WITHDRAW and died)
+        for each in (other, dataset):
+            move = adapter.peek(each)
+            assert move is not None
+            assert move.urgent == (dataset if urgent else None)
+        assert [adapter.take(dataset), adapter.take(dataset)] == [urgent, False], "one takes it"
+        move = adapter.peek(other)
+        assert move is not None
+        assert move.urgent is None
+
+    @pytest.mark.parametrize(("action", "longest"), [(Action.RENAME, 10), (Action.WITHDRAW, 300)])
+    def test_a_dataset_whose_rename_may_have_happened_waits_for_seconds_at_most(
+        self, plane: PlaneSubject, action: Action, longest: float
+    ) -> None:
         adapter, dataset = plane.adapter(), plane.dataset()
-        flipped(plane, dataset)
-        entry = adapter.journal(claimed_by(adapter, dataset), action, pointer())
-        urgent = action is not Action.REGISTER
+        adapter.journal(claimed_by(adapter, dataset), action, pointer())
+        for after, waits in ((300, longest), (7, 7)):
+            ended(plane, dataset, Retry(after, "later"))
+            assert plane.row(dataset).due_in == pytest.approx(waits, abs=1)
+
+    @pytest.mark.parametrize("by", ["claim", "busy"])
+    def test_what_was_begun_is_urgent_no_more(self, plane: PlaneSubject, by: str) -> None:
+        adapter, dataset = plane.adapter(), plane.dataset()
+        adapter.journal(claimed_by(adapter, dataset), Action.RENAME, pointer())
+        assert plane.sweep(dataset)
         move = adapter.peek(dataset)
         assert move is not None
-        assert move.due is urgent
-        assert plane.sweep(dataset) is urgent
-        adapter.close(entry, Closed.VOID)
+        if by == "claim":
+            assert adapter.claim(move) is not None
+        else:
+            adapter.note_busy(move, 5)
         move = adapter.peek(dataset)
         assert move is not None
-        assert not move.due
+        assert move.urgent is None
 
     # The sweeper.
 
@@ -226,6 +259,22 @@ class ControlPlaneEndsContract:
             claimed_by(adapter, dataset)
             assert not plane.sweep(dataset)
         assert plane.sweep(dataset)
+
+    def test_an_attempt_that_died_is_found_while_a_writer_holds_the_lock(self, plane: PlaneSubject) -> None:
+        adapter, dataset = plane.adapter(), plane.dataset()
+        with adapter.lock(dataset, queue_for=None) as lock:
+            assert lock is not None
+            claimed_by(adapter, dataset)
+        with plane.holding(dataset):
+            assert plane.sweep(dataset)
+            move = adapter.peek(dataset)
+            assert move is not None
+            adapter.note_busy(move, 5)
+            row = plane.row(dataset)
+            assert (row.busy_count, row.published) == (1, False)
+            assert not plane.sweep(dataset)
+            plane.pass_time(6)
+            assert plane.sweep(dataset)
 
     def test_what_is_parked_is_never_sent(self, plane: PlaneSubject) -> None:
         adapter, dataset = plane.adapter(), plane.dataset()

@@ -138,7 +138,6 @@ class TestRetirement:
         stage.pass_time(subject)
         with stage.when("drop", lambda: raising(KeyboardInterrupt())), pytest.raises(KeyboardInterrupt):
             stage.attempt(subject)
-        stage.execute("UPDATE reroot.moves SET not_before = now() + interval '1 day'")
         assert [name.namespace for name in stage.pointers(subject)].count((QUARANTINE_NAMESPACE,)) == 1
         assert stage.attempt(subject) == Done("done")
         assert stage.pointers(subject) == {subject.new}

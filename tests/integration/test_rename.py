@@ -119,7 +119,6 @@ class TestWindow:
     def test_a_crash_after_the_rename_is_due_at_once_and_flipped(self, renaming: Stage) -> None:
         subject = renaming.subject()
         interrupted(renaming, subject, "rename", after=True)
-        renaming.execute("UPDATE reroot.moves SET not_before = now() + interval '1 day'")
         assert renaming.live(subject) not in renaming.pointers(subject)
         assert renaming.attempt(subject) == Done("done")
         assert renaming.live(subject) == subject.new

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import threading
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
 
+from demo.processes import wait_until
 from tests.support.doorbell_double import DoorbellDouble
 from worker.controlplane.connection import connect
 from worker.controlplane.topup import seconds_until_due, top_up
@@ -67,8 +69,16 @@ class Ledger:
             (dataset, action, closed, closed),
         )
 
+    def execute(self, query: str, *parameters: Any) -> list[Any]:
+        """The rows of a query."""
+        return self.connection.execute(query.encode(), parameters).fetchall()
+
     def top_up(self, window: int = 1000) -> int:
         return top_up(self.connection, Queue.MOVES, self.doorbell, window=window, republish_after=T, longest_attempt=L)
+
+    def marked_urgent(self) -> set[str]:
+        """What every process would do first."""
+        return {row[0] for row in self.execute("SELECT dataset_id FROM reroot.moves WHERE urgent")}
 
     def published(self) -> set[str]:
         rows = self.connection.execute("SELECT dataset_id FROM reroot.moves WHERE published_at IS NOT NULL").fetchall()
@@ -146,6 +156,7 @@ def test_a_running_attempt_is_left_alone_and_a_dead_one_is_not(ledger: Ledger) -
     ).fetchone()
     assert all(signs), "both signs among the running ones"
     with psycopg.connect(ledger.url) as attempt:
+        ledger.change(ids, f"lock_pid = {attempt.info.backend_pid}")
         for dataset in running:
             attempt.execute("SELECT pg_advisory_xact_lock(hashtext(%s::text))", (dataset,))
         assert ledger.top_up() == 20
@@ -165,11 +176,22 @@ def test_a_lock_in_another_key_space_or_database_is_not_the_datasets(ledger: Led
         assert ledger.top_up() == 1
 
 
-def test_an_attempt_that_waits_for_a_lock_that_is_held_counts_as_held(ledger: Ledger) -> None:
+@pytest.mark.parametrize("queues", [False, True])
+def test_a_writer_that_has_the_lock_does_not_make_a_dead_attempt_look_alive(ledger: Ledger, *, queues: bool) -> None:
     (dataset,) = ledger.rows(attempt_started_at="now()")
-    with psycopg.connect(ledger.url) as writer:
-        writer.execute("SELECT pg_advisory_xact_lock(hashtext(%s::text))", (dataset,))
-        assert ledger.top_up() == 0
+    lock = "SELECT pg_advisory_xact_lock(hashtext(%s::text))"
+    attempt = psycopg.connect(ledger.url)
+    ledger.change([dataset], f"lock_pid = {attempt.info.backend_pid}")
+    attempt.execute(lock, (dataset,))
+    with psycopg.connect(ledger.url) as writer, ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(writer.execute, lock, (dataset,)) if queues else None
+        if queues:
+            ungranted = "SELECT FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+            wait_until(lambda: bool(ledger.execute(ungranted)), seconds=10, what="the writer queues")
+        assert ledger.top_up() == 0, "it lives"
+        attempt.close()
+        (waiting.result() if waiting else writer.execute(lock, (dataset,)))
+        assert ledger.top_up() == 1
 
 
 def test_no_attempt_lives_as_long_as_writers_may_hold_the_lock(ledger: Ledger) -> None:
@@ -187,33 +209,66 @@ def test_what_may_not_be_sent_is_no_probe(ledger: Ledger) -> None:
     ledger.change([held], "attempt_started_at = now(), not_before = now() - interval '1 hour'")
     ledger.connection.execute("INSERT INTO reroot.warehouses (warehouse, down_until) VALUES ('w1', now())")
     with psycopg.connect(ledger.url) as attempt:
+        ledger.change([held], f"lock_pid = {attempt.info.backend_pid}")
         attempt.execute("SELECT pg_advisory_xact_lock(hashtext(%s::text))", (held,))
         assert ledger.top_up() == 1
     assert set(ledger.doorbell.sent) <= set(others)
 
 
-def test_an_open_rename_and_a_withdrawal_that_died_go_before_everything(ledger: Ledger) -> None:
+def urgent_rows(ledger: Ledger) -> list[str]:
+    """An open rename whose attempt has ended, and a withdrawal whose attempt died."""
+    renamed, withdrawn = ledger.rows(2)
+    ledger.journal(renamed, "rename")
+    ledger.change([withdrawn], "state = 'flipped', attempt_started_at = now(), lock_pid = 0")
+    ledger.journal(withdrawn, "withdraw")
+    return [renamed, withdrawn]
+
+
+def test_what_is_urgent_goes_before_everything_and_nothing_else_does(ledger: Ledger) -> None:
     plain = ledger.rows(3)
-    urgent = ledger.rows(2, state="'flipped'")
-    settled = ledger.rows(1, state="'flipped'")
+    settled = ledger.rows(1)
+    urgent = urgent_rows(ledger)
     parked = ledger.rows(1, state="'parked'", park_code="'diverged'")
-    ledger.change([*urgent, *settled], "not_before = now() + interval '10 minutes'")
-    ledger.change([urgent[0]], "attempt_started_at = now()")
-    ledger.journal(urgent[0], "withdraw")
-    ledger.journal(urgent[1], "rename")
     ledger.journal(settled[0], "withdraw", closed=True)
     ledger.journal(plain[0], "register")
-    ledger.journal(parked[0], "withdraw")
-    assert ledger.top_up() == 5
-    assert set(ledger.doorbell.sent[:2]) == set(urgent)
-    assert ledger.doorbell.sent[2:] == plain
+    ledger.journal(parked[0], "rename")
+    assert ledger.top_up() == 6
+    assert ledger.doorbell.sent[:2] == urgent
+    assert set(ledger.doorbell.sent[2:]) == {*plain, *settled}
+    assert ledger.marked_urgent() == set(urgent)
 
 
-def test_a_withdrawal_whose_attempt_has_ended_waits_as_long_as_it_said(ledger: Ledger) -> None:
+def test_a_full_window_holds_up_nothing_urgent(ledger: Ledger) -> None:
+    ledger.rows(5)
+    ledger.top_up(window=5)
+    urgent = urgent_rows(ledger)
+    ledger.rows(1)
+    assert ledger.top_up(window=5) == 2
+    assert ledger.doorbell.sent[5:] == urgent
+
+
+def test_an_urgent_row_whose_message_was_lost_is_sent_again_after_seconds_however_long_the_queue(
+    ledger: Ledger,
+) -> None:
+    urgent = urgent_rows(ledger)
+    ledger.top_up()
+    ledger.doorbell.take_all()
+    ledger.rows(5)
+    assert ledger.top_up(window=5) == 5
+    ledger.change(urgent, "urgent = false")  # taken by a process that died before its claim
+    ledger.pass_time(6)
+    assert ledger.top_up(window=5) == 2
+    assert ledger.doorbell.sent[-2:] == urgent
+    assert ledger.marked_urgent() == set(urgent)
+    assert ledger.top_up(window=5) == 0, "it was sent just now"
+
+
+@pytest.mark.parametrize("action", ["rename", "withdraw"])
+def test_what_an_attempt_has_ended_waits_as_long_as_it_said(ledger: Ledger, action: str) -> None:
     """Sent again at once, it would use up its attempts in the seconds that a catalog is in trouble."""
-    (dataset,) = ledger.rows(1, state="'flipped'")
+    (dataset,) = ledger.rows(1)
     ledger.change([dataset], "not_before = now() + interval '10 minutes'")
-    ledger.journal(dataset, "withdraw")
+    ledger.journal(dataset, action)
     assert ledger.top_up() == 0
     ledger.change([dataset], "not_before = now()")
     assert ledger.top_up() == 1
@@ -223,15 +278,25 @@ def test_what_is_published_is_what_the_view_of_due_work_shows(ledger: Ledger) ->
     ledger.rows(3)
     ledger.rows(2, state="'flipped'")
     ledger.rows(1, state="'done'")
+    urgent = urgent_rows(ledger)
     later = ledger.rows(4)
     ledger.change(later, "not_before = now() + interval '1 hour'")
-    ledger.change([later[1]], "attempt_started_at = now()")
     for dataset, action in zip(later, ("rename", "withdraw", "withdraw", "register"), strict=True):
         ledger.journal(dataset, action)
-    shown = {row[0] for row in ledger.connection.execute("SELECT dataset_id FROM reroot.due").fetchall()}
+    shown = dict(ledger.execute("SELECT dataset_id, urgent FROM reroot.due"))
     ledger.top_up()
-    assert set(ledger.doorbell.sent) == shown
-    assert shown & set(later) == set(later[:2])
+    assert set(ledger.doorbell.sent) == set(shown)
+    assert {dataset for dataset, is_urgent in shown.items() if is_urgent} == set(urgent) == ledger.marked_urgent()
+
+
+def test_flipped_datasets_have_a_share_of_the_window_behind_a_backlog(ledger: Ledger) -> None:
+    backlog = ledger.rows(50)
+    flipped = ledger.rows(8, state="'flipped'")
+    ledger.change(flipped, "not_before = not_before + interval '1 minute'")
+    assert ledger.top_up(window=10) == 10
+    assert ledger.doorbell.take_all() == [*backlog[:5], *flipped[:5]]
+    assert ledger.top_up(window=10) == 10
+    assert ledger.doorbell.take_all() == [*backlog[5:12], *flipped[5:]], "what they do not need is for the others"
 
 
 def test_what_the_broker_did_not_take_is_not_marked_and_goes_first_next_time(ledger: Ledger) -> None:
@@ -329,3 +394,24 @@ def test_a_warehouse_that_is_away_is_asked_by_one_and_the_others_stay(ledger: Le
     ledger.connection.execute("UPDATE reroot.warehouses SET down_until = NULL WHERE warehouse = 'away'")
     ledger.top_up()
     assert ledger.doorbell.sent[4:] == waiting[1:]
+
+
+def test_a_lost_probe_does_not_keep_the_others_from_asking(ledger: Ledger) -> None:
+    """Messages that the broker has lost, the queue never being empty: each row in turn asks."""
+    waiting = ledger.rows(4, warehouse="'away'")
+    ledger.connection.execute("INSERT INTO reroot.warehouses (warehouse, down_until) VALUES ('away', now())")
+    ledger.doorbell.waiting.append("a message that stays")
+    for number in range(4):
+        assert [ledger.top_up(), ledger.top_up()] == [1, 0], "one at a time"
+        assert ledger.doorbell.sent == waiting[: number + 1]
+        ledger.pass_time(16)
+    assert ledger.top_up() == 0
+
+
+def test_what_is_urgent_asks_first_whether_a_warehouse_is_back(ledger: Ledger) -> None:
+    ledger.rows(3, warehouse="'away'")
+    urgent = urgent_rows(ledger)
+    ledger.change(urgent, "warehouse = 'away'")
+    ledger.connection.execute("INSERT INTO reroot.warehouses (warehouse, down_until) VALUES ('away', now())")
+    assert ledger.top_up() == 1
+    assert ledger.doorbell.sent == urgent[:1]

@@ -73,7 +73,7 @@ SECONDS: Final = {
 
 CRASHES: Final = frozenset({Fault.CRASH_BEFORE, Fault.CRASH_AFTER})
 _LOSSES: Final = frozenset({Fault.LOST_BEFORE, Fault.LOST_AFTER})
-_BEFORE_THE_LOCK: Final = frozenset({"ledger.peek", "ledger.lock", "ledger.note_busy"})
+_BEFORE_THE_LOCK: Final = frozenset({"ledger.peek", "ledger.take", "ledger.lock", "ledger.note_busy"})
 _DONE_FIRST: Final = frozenset(
     {
         Fault.STATUS_500_AFTER,

@@ -235,10 +235,7 @@ class TwinSubject(PlaneSubject):
         self.plane.pass_time(seconds)
 
     def sweep(self, dataset: str) -> bool:
-        sent = self.plane.to_publish(dataset)
-        if sent:
-            self.plane.moves[dataset].published_at = self.plane.now
-        return sent
+        return self.plane.publish(dataset)
 
     def set_strategy(self, strategy: Strategy | None) -> None:
         row = self.plane.warehouses.setdefault(WAREHOUSE, WarehouseRow())

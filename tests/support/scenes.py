@@ -299,7 +299,7 @@ SCENES: Final = (
     Scene("another table has the name", REGISTER, _taken, ends=State.PARKED),
     Scene("another table has the name to be renamed to", RENAME, _taken, ends=State.PARKED),
     Scene("another table has taken the name of an open rename", RENAME, _taken_after_an_open_rename, ends=State.PARKED),
-    Scene("a late rename after the schema changed", RENAME, _late_rename_and_another_schema, once=True),
+    Scene("a late rename after the schema changed", RENAME, _late_rename_and_another_schema, once=True, window=10.0),
     Scene("back in the grace, the place hidden", REGISTER, _reverted_while_hidden, ends=State.PARKED, calls=12),
     Scene("back by register", REGISTER, _reverted),
     Scene("back by register in the grace", REGISTER, _reverted_in_grace),

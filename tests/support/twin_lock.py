@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from worker.moves.machine import Direction, State
-from worker.moves.ports import Claimed, Closed, Flip, Lock, LockLostError, Written
+from worker.moves.ports import Action, Claimed, Closed, Flip, Lock, LockLostError, Written
 from worker.outcome import Busy, Done, Ignored, Outcome, Park, Retry, Wait
 
 if TYPE_CHECKING:
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from worker.identifiers import TableIdentifier
 
 IDLE_MARGIN = 30.0
+OPEN_RENAME_SECONDS = 10.0
 RESERVED = ("moves", "pointers", "iceberg_sync_log", "datasets")
 """The tables whose rows a flip has written: whoever else writes them waits."""
 
@@ -143,7 +144,8 @@ class LockTwin(Lock):
 
     def _later(self, row: MoveRow, outcome: Busy | Wait | Retry) -> None:
         busy = isinstance(outcome, Busy)
-        row.not_before = self._plane.now + outcome.after
+        renaming = any(entry.action is Action.RENAME for entry in self._plane.open_entries(self._dataset))
+        row.not_before = self._plane.now + (min(outcome.after, OPEN_RENAME_SECONDS) if renaming else outcome.after)
         row.published_at, row.waiting_for = None, outcome.why
         row.attempts -= 0 if isinstance(outcome, Retry) else 1
         row.busy_count = row.busy_count + 1 if busy else 0

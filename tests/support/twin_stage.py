@@ -223,9 +223,10 @@ class TwinStage:
         for _ in range(5):
             if self.row.state not in WORKABLE:
                 return False
-            if self.plane.to_publish(self.dataset):
+            if self.plane.publish(self.dataset):
                 return True
-            self.pass_time(max(self.row.not_before - self.plane.now, 100.0))
+            pause = self.row.not_before - self.plane.now
+            self.pass_time(pause if pause > 0 else 100.0)
         return False
 
     def settle(self, *, attempts: int = 30) -> None:

@@ -8,7 +8,7 @@ twins as it does on Postgres, so that a proof in memory says something about the
 from __future__ import annotations
 
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from tests.support.twin_lock import LockTwin
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 WAREHOUSE = "w"
 REPUBLISH_AFTER = 120.0
+URGENT_AGAIN = 5.0
 _PROBE_SECONDS = 15.0
 
 
@@ -63,7 +64,10 @@ class MoveRow:
     done_at: float | None = None
     not_before: float = 0.0
     published_at: float | None = None
+    urgent: bool = False
     attempt_started_at: float | None = None
+    lock_holder: object | None = None
+    """Who held the lock when the last attempt claimed the row."""
     worker: str | None = None
     waiting_for: str | None = None
     park_code: str | None = None
@@ -178,30 +182,42 @@ class PlaneTwin:
         return Action.RENAME in actions or (Action.WITHDRAW in actions and died)
 
     def abandoned(self, dataset_id: str) -> bool:
-        """No attempt is at it: none has started, or the one that did is dead."""
-        return self.moves[dataset_id].attempt_started_at is None or dataset_id not in self.locks
+        """No attempt is at it: none has started, or the one that did does not hold the lock any more."""
+        row = self.moves[dataset_id]
+        return row.attempt_started_at is None or self.locks.get(dataset_id, self) is not row.lock_holder
 
-    def askable(self, row: MoveRow) -> bool:
+    def askable(self, row: MoveRow, *, queue_empty: bool) -> bool:
         """Its warehouse answers, or it is the one job that asks whether it does again."""
         until = self.warehouses.get(row.warehouse or "", WarehouseRow()).down_until
         if until is None:
             return True
-        waiting = [
-            (each.not_before, each.dataset_id)
-            for each in self.moves.values()
-            if each.warehouse == row.warehouse and each.state in WORKABLE and each.not_before <= self.now
-        ]
-        return until <= self.now and (row.not_before, row.dataset_id) in sorted(waiting)[:1]
+        its = [each for each in self.moves.values() if each.warehouse == row.warehouse]
+        if until > self.now or any((each.published_at or 0.0) > self.now - _PROBE_SECONDS for each in its):
+            return False
+        waiting = [(each.not_before, each.dataset_id) for each in its if self._sendable(each, queue_empty)]
+        return (row.not_before, row.dataset_id) == min(waiting)
 
     def to_publish(self, dataset_id: str, *, queue_empty: bool = True) -> bool:
         """Whether the sweeper would send the dataset's message now."""
         row = self.moves[dataset_id]
-        if row.state not in WORKABLE or not self.abandoned(dataset_id) or not self.askable(row):
+        return self._sendable(row, queue_empty) and self.askable(row, queue_empty=queue_empty)
+
+    def publish(self, dataset_id: str, *, queue_empty: bool = True) -> bool:
+        """Send the dataset's message as the sweeper does; whether it was sent."""
+        row = self.moves[dataset_id]
+        sent = self.to_publish(dataset_id, queue_empty=queue_empty)
+        if sent:
+            row.published_at, row.urgent = self.now, row.urgent or self.urgent(dataset_id)
+        return sent
+
+    def _sendable(self, row: MoveRow, queue_empty: bool) -> bool:
+        if row.state not in WORKABLE or row.not_before > self.now or not self.abandoned(row.dataset_id):
             return False
-        due = row.not_before <= self.now
         if row.published_at is None:
-            return due or self.urgent(dataset_id)
-        return due and queue_empty and row.published_at < self.now - REPUBLISH_AFTER
+            return True
+        if self.urgent(row.dataset_id):
+            return row.published_at < self.now - URGENT_AGAIN
+        return queue_empty and row.published_at < self.now - REPUBLISH_AFTER
 
 
 @dataclass
@@ -214,7 +230,12 @@ class ControlPlaneTwin(ControlPlane):
 
     def peek(self, dataset_id: str) -> Move | None:
         row = self.plane.moves.get(dataset_id)
-        return None if row is None else self._move(row)
+        return None if row is None else replace(self._move(row), urgent=self._urgent(row))
+
+    def take(self, dataset_id: str) -> bool:
+        row = self.plane.moves[dataset_id]
+        taken, row.urgent = row.urgent, False
+        return taken
 
     @contextmanager
     def lock(self, dataset_id: str, *, queue_for: float | None) -> Iterator[LockTwin | None]:
@@ -232,10 +253,10 @@ class ControlPlaneTwin(ControlPlane):
 
     def note_busy(self, move: Move, after: float) -> None:
         row = self._row(move)
-        if row is not None and row.attempt_started_at is None:
+        if row is not None and self.plane.abandoned(row.dataset_id):
             row.busy_count += 1
             row.busy_since = self.plane.now if row.busy_since is None else row.busy_since
-            row.published_at, row.waiting_for = None, "the dataset's lock"
+            row.urgent, row.published_at, row.waiting_for = False, None, "the dataset's lock"
             row.not_before = self.plane.now + after
 
     def claim(self, move: Move) -> Claimed | None:
@@ -245,6 +266,7 @@ class ControlPlaneTwin(ControlPlane):
         row.claim += 1
         row.attempts += 1
         row.attempt_started_at, row.worker, row.published_at = self.plane.now, self.worker, None
+        row.urgent, row.lock_holder = False, self.plane.locks.get(row.dataset_id)
         row.warehouse = WAREHOUSE
         warehouse = self.plane.warehouses.get(WAREHOUSE, WarehouseRow())
         away_for, probing = self._may_ask(warehouse)
@@ -302,6 +324,10 @@ class ControlPlaneTwin(ControlPlane):
         row = self.plane.moves.get(move.dataset_id)
         return row if row is not None and (row.claim, row.state) == (move.claim, move.state) else None
 
+    def _urgent(self, own: MoveRow) -> str | None:
+        rows = [own] if own.urgent else [row for row in self.plane.moves.values() if row.urgent]
+        return min(rows, key=lambda row: row.not_before).dataset_id if rows else None
+
     def _warehouse(self, warehouse: str) -> WarehouseRow:
         return self.plane.warehouses.setdefault(warehouse, WarehouseRow())
 
@@ -331,7 +357,7 @@ class ControlPlaneTwin(ControlPlane):
             old_sequence_number=row.old_sequence_number,
             given_up=row.given_up,
             target_named_ago=None if changed is None else self.plane.now - changed,
-            due=row.not_before <= self.plane.now or self.plane.urgent(row.dataset_id),
+            due=row.not_before <= self.plane.now,
             running=row.attempt_started_at is not None,
         )
 

@@ -40,6 +40,7 @@ PORTS: Final = {
     for name, protocol in (("ledger", ControlPlane), ("lock", Lock), ("catalog", Catalog))
 }
 NOT_ASKED: Final = {
+    "ledger.take": "only where another dataset is urgent",
     "ledger.note_busy": "only where another holds the lock: by the redelivery in the middle of it",
     "ledger.warehouse_away": "only after a fault: by the pairs of faults",
     "ledger.warehouse_back": "the same",

@@ -71,8 +71,7 @@ class Moves(RuleBasedStateMachine):
 
     @rule(who=WORKERS)
     def the_sweeper_sends(self, who: str) -> None:
-        if self.stage.plane.to_publish(DATASET):
-            self.stage.row.published_at = self.stage.plane.now
+        if self.stage.plane.publish(DATASET):
             self.a_message_arrives(who)
 
     @rule(who=WORKERS, calls=st.integers(1, 12))

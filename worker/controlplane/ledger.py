@@ -7,6 +7,7 @@ Must not know: the protocol (``worker.moves``), what is written on the lock's co
 from __future__ import annotations
 
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from psycopg import sql
@@ -14,6 +15,7 @@ from psycopg.pq import TransactionStatus
 
 from worker.controlplane import journal
 from worker.controlplane.connection import Connection, ControlPlaneAwayError, column_type, connect, translated
+from worker.controlplane.living import LIVING
 from worker.controlplane.lock import PostgresLock, hold
 from worker.identifiers import LEGACY_NAMESPACE
 from worker.moves.machine import Direction, State
@@ -27,21 +29,26 @@ _MOVE: Final = """
     m.dataset_id, m.workspace_id, m.state, m.direction, m.claim, m.attempts, m.busy_count, m.table_name,
     m.source_identifier, m.target_namespace, m.table_uuid, m.old_location, m.old_sequence_number, m.given_up,
     extract(epoch FROM clock_timestamp() - m.resolver_changed_at)::float8,
-    m.not_before <= now() OR EXISTS (
-        SELECT FROM reroot.pointers o
-        WHERE o.dataset_id = m.dataset_id AND o.closed_at IS NULL
-          AND (o.action = 'rename' OR o.action = 'withdraw' AND m.attempt_started_at IS NOT NULL)),
-    m.attempt_started_at IS NOT NULL
+    m.not_before <= now(), m.attempt_started_at IS NOT NULL
 """
 _MOVE_COLUMNS: Final = 17
 
-_PEEK: Final = f"SELECT {_MOVE} FROM reroot.moves m WHERE m.dataset_id = %s"
+_PEEK: Final = f"""
+SELECT {_MOVE},
+       CASE WHEN m.urgent THEN m.dataset_id
+       ELSE (SELECT u.dataset_id FROM reroot.moves u WHERE u.urgent ORDER BY u.not_before LIMIT 1) END
+FROM reroot.moves m WHERE m.dataset_id = %s
+"""
+"""The index of urgent rows is nearly always empty."""
+
+_TAKE: Final = "UPDATE reroot.moves SET urgent = false WHERE dataset_id = %s AND urgent"
 
 _CLAIM: Final = """
 WITH m AS (
     UPDATE reroot.moves
     SET claim = claim + 1, attempts = attempts + 1, attempt_started_at = clock_timestamp(), worker = %(worker)s,
-        published_at = NULL, updated_at = clock_timestamp(),
+        lock_pid = %(holder)s, published_at = NULL, urgent = false,
+        updated_at = clock_timestamp(),
         warehouse = coalesce((SELECT t.warehouse FROM reroot.tenants t WHERE t.workspace_id = moves.workspace_id),
                              %(warehouse)s)
     WHERE dataset_id = %(dataset)s AND claim = %(claim)s AND state = %(state)s
@@ -68,12 +75,13 @@ of Postgres before them ends the lock's connection too, and is a process that di
 
 _NAMESPACE: Final = "SELECT iceberg_namespace FROM datasets WHERE id = %s::{dataset_type}"
 
-_BUSY: Final = """
+_BUSY: Final = f"""
 UPDATE reroot.moves
 SET busy_count = busy_count + 1, busy_since = coalesce(busy_since, clock_timestamp()), published_at = NULL,
-    not_before = clock_timestamp() + make_interval(secs => %(after)s),
+    urgent = false, not_before = clock_timestamp() + make_interval(secs => %(after)s),
     waiting_for = 'the dataset''s lock', updated_at = clock_timestamp()
-WHERE dataset_id = %(dataset)s AND claim = %(claim)s AND state = %(state)s AND attempt_started_at IS NULL
+WHERE dataset_id = %(dataset)s AND claim = %(claim)s AND state = %(state)s
+  AND (attempt_started_at IS NULL OR NOT {LIVING})
 """
 
 _AWAY: Final = """
@@ -124,6 +132,8 @@ class PostgresControlPlane:
         self._attempt_seconds = attempt_seconds
         self._second: Connection | None = None
         self._locks: Connection | None = None
+        self._holder: int | None = None
+        """The backend that holds the lock of the attempt under way."""
         self._types: dict[str, sql.SQL] = {}
 
     def disconnect(self) -> None:
@@ -144,20 +154,26 @@ class PostgresControlPlane:
             row = self._one(_PEEK, (dataset_id,))
         except ControlPlaneAwayError:
             row = self._one(_PEEK, (dataset_id,))  # an idle connection may have died long ago: ask once on a new one
-        return None if row is None else _move(row)
+        return None if row is None else replace(_move(row), urgent=row[_MOVE_COLUMNS])
+
+    def take(self, dataset_id: str) -> bool:
+        """The mark is gone then: should this process die before its claim, the sweeper sets it again."""
+        return bool(self._execute(_TAKE, (dataset_id,)))
 
     @contextmanager
     def lock(self, dataset_id: str, *, queue_for: float | None) -> Iterator[PostgresLock | None]:
         """The lock's transaction: it ends with the context, committed or not."""
         connection = self._fresh_locks()
         try:
-            held = hold(connection, dataset_id, queue_for=queue_for, idle_seconds=self._attempt_seconds)
+            self._holder = hold(connection, dataset_id, queue_for=queue_for, idle_seconds=self._attempt_seconds)
         except ControlPlaneAwayError:
             connection = self._fresh_locks()
-            held = hold(connection, dataset_id, queue_for=queue_for, idle_seconds=self._attempt_seconds)
+            self._holder = hold(connection, dataset_id, queue_for=queue_for, idle_seconds=self._attempt_seconds)
         try:
+            held = self._holder is not None
             yield PostgresLock(connection, self._type("datasets"), self._type("iceberg_sync_log")) if held else None
         finally:
+            self._holder = None
             with suppress(Exception):  # a connection that is gone has rolled back by itself
                 connection.rollback()
 
@@ -182,6 +198,7 @@ class PostgresControlPlane:
                 "claim": move.claim,
                 "state": move.state.value,
                 "worker": self._worker,
+                "holder": self._holder,
                 "warehouse": self._warehouse_for(move.workspace_id),
             },
         )

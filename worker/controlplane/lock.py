@@ -39,8 +39,14 @@ SELECT set_config('idle_in_transaction_session_timeout', %(idle)s, true),
        set_config('tcp_keepalives_idle', '10', true), set_config('tcp_keepalives_interval', '5', true),
        set_config('tcp_keepalives_count', '3', true), set_config('lock_timeout', %(wait)s, true)
 """
-_TRY: Final = _SETTINGS.rstrip() + ", pg_try_advisory_xact_lock(hashtext(%(dataset)s::text))"
-_QUEUE: Final = "SELECT pg_advisory_xact_lock(hashtext(%(dataset)s::text)), set_config('lock_timeout', %(wait)s, true)"
+_TRY: Final = (
+    _SETTINGS.rstrip() + ", CASE WHEN pg_try_advisory_xact_lock(hashtext(%(dataset)s::text)) THEN pg_backend_pid() END"
+)
+_QUEUE: Final = (
+    "SELECT pg_advisory_xact_lock(hashtext(%(dataset)s::text)), set_config('lock_timeout', %(wait)s, true),"
+    " pg_backend_pid()"
+)
+"""Both end with the backend's number as Postgres has it: a pooler tells its clients another."""
 
 _LOCK_TIMEOUT: Final = "900ms"
 """How long any statement after the lock waits for a table that another program holds. Shorter than Postgres' own
@@ -103,8 +109,14 @@ _PLANNED_AGAIN: Final = (
 )
 """A person kept the old side of a flipped move, which turned it around: once the new side is withdrawn, the move begins
 anew. One that was on its way back already stays back."""
+_OPEN_RENAME_SECONDS: Final = 10
+"""The longest pause of a dataset whose rename may have happened, whatever its attempt asked for: readers miss it."""
+
 _LATER: Final = (
-    "UPDATE reroot.moves SET not_before = clock_timestamp() + make_interval(secs => %(after)s), published_at = NULL,"
+    "UPDATE reroot.moves SET published_at = NULL,"
+    " not_before = clock_timestamp() + make_interval(secs => CASE WHEN EXISTS (SELECT FROM reroot.pointers o"
+    "  WHERE o.dataset_id = moves.dataset_id AND o.action = 'rename' AND o.closed_at IS NULL)"
+    f" THEN least(%(after)s, {_OPEN_RENAME_SECONDS}) ELSE %(after)s END),"
     " attempts = attempts - %(refund)s, waiting_for = %(why)s,"
     " busy_count = CASE WHEN %(busy)s THEN busy_count + 1 ELSE 0 END,"
     " busy_since = CASE WHEN %(busy)s THEN coalesce(busy_since, clock_timestamp()) END," + _ENDED
@@ -124,8 +136,11 @@ _EVENT: Final = (
 """As many rows as the ledger's statement has changed."""
 
 
-def hold(connection: Connection, dataset_id: str, *, queue_for: float | None, idle_seconds: float) -> bool:
-    """Begin the lock's transaction and take the lock; False where somebody else holds it. Raises ControlPlaneError."""
+def hold(connection: Connection, dataset_id: str, *, queue_for: float | None, idle_seconds: float) -> int | None:
+    """Begin the lock's transaction and take the lock. Returns the number of the backend that holds it.
+
+    None where somebody else holds the lock. Raises ControlPlaneError.
+    """
     values = {
         "idle": f"{int((idle_seconds + _IDLE_MARGIN) * 1000)}ms",
         "wait": _LOCK_TIMEOUT if queue_for is None else f"{int(queue_for * 1000)}ms",
@@ -135,15 +150,16 @@ def hold(connection: Connection, dataset_id: str, *, queue_for: float | None, id
         # No pipeline: one ends with a message that makes the server forget to watch for silence.
         if queue_for is None:
             taken: Any = connection.execute(_TRY, values).fetchone()
-            return bool(taken[-1])
-        connection.execute(_SETTINGS, values)
-        try:
-            with translated():
-                connection.execute(_QUEUE, values | {"wait": _LOCK_TIMEOUT})
-        except RowsBusyError:
-            connection.rollback()
-            return False
-    return True
+        else:
+            connection.execute(_SETTINGS, values)
+            try:
+                with translated():
+                    taken = connection.execute(_QUEUE, values | {"wait": _LOCK_TIMEOUT}).fetchone()
+            except RowsBusyError:
+                connection.rollback()
+                return None
+    holder: int | None = taken[-1]
+    return holder
 
 
 class PostgresLock:

@@ -4,20 +4,26 @@ Responsible for: which rows are published, in which order, and that a row is mar
 The sweeper and the producer both publish through ``top_up``, and nobody else publishes at all.
 Must not know: Celery (a ``Doorbell`` is handed in), when it is called.
 
-Due is what is planned or waiting and past its ``not_before``, what is flipped and past its grace, and what an attempt
-left behind when it died: claimed, while nobody holds the dataset's lock. An open rename or withdrawal in the journal is
-due at once and goes first. A row that was published and never started is sent again only after a while *and* when the
-queue is empty: a long queue is no reason to make it longer. Of a warehouse that is away one row at a time is sent, as
-the probe, so that ten thousand waiting jobs beat neither on it nor on the ledger.
+Due is what is past its ``not_before``: planned or waiting, flipped and past its grace, or claimed by an attempt that
+has died, so that its backend does not hold the dataset's lock any more. Urgent is an open rename, whose table readers
+miss, and a withdrawal in which an attempt died. What is urgent is marked however full the queue is, so that every
+process does it before the job of its own message, and it is sent again after seconds. A share of the window is for
+flipped datasets: a backlog of planned ones must not keep the old pointers.
+
+Any other row that was published and never started is sent again only after a while *and* when the queue is empty: a
+long queue is no reason to make it longer. Of a warehouse that is away one row at a time is sent, as the probe, so that
+ten thousand waiting jobs beat neither on it nor on the ledger.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from psycopg import sql
 
 from worker.controlplane.connection import translated
+from worker.controlplane.living import LIVING
 from worker.doorbell import BrokerAwayError
 from worker.messages import Queue
 
@@ -28,46 +34,45 @@ if TYPE_CHECKING:
 DUE_CHANNEL: Final = "reroot_due"
 """NOTIFY on this channel makes a sweeper look at once."""
 
-_HELD: Final = sql.SQL(
-    # The one-bigint key space shows its key in two halves; a hash below zero fills the upper one with ones.
-    "(SELECT array_agg((classid::bigint << 32) | objid::bigint) FROM pg_locks"
-    " WHERE locktype = 'advisory' AND objsubid = 1 AND granted"
-    " AND database = (SELECT oid FROM pg_database WHERE datname = current_database()))",
-)
-"""Keys of every dataset lock that is held now: one look for all rows."""
-
 _ABANDONED: Final = sql.SQL(
     "(attempt_started_at IS NULL OR attempt_started_at < now() - make_interval(secs => %(longest_attempt)s)"
-    " OR hashtext(dataset_id)::bigint <> ALL (coalesce({held}, '{{}}'::bigint[])))",
-).format(held=_HELD)
-"""No attempt is at it: none has started, or the one that did is dead. A lock that is held longer than any attempt lasts
-is a writer's: the next attempt queues for it."""
+    f" OR NOT {LIVING})",
+)
+"""No attempt is at it: none has started, or the one that did is dead."""
+
+_AGAIN_SECONDS: Final = 5
+"""An urgent row that nobody has started by then is sent again."""
+
+_PROBE_SECONDS: Final = 15
+"""A probe that has not been answered by then is lost or waits: another row is sent as well."""
 
 _URGENT: Final = sql.SQL(
-    "dataset_id IN (SELECT p.dataset_id FROM reroot.pointers p WHERE p.closed_at IS NULL"
-    " AND (p.action = 'rename' OR p.action = 'withdraw' AND attempt_started_at IS NOT NULL))"
-    " AND published_at IS NULL",
+    "dataset_id IN (SELECT o.dataset_id FROM reroot.pointers o WHERE o.closed_at IS NULL"
+    " AND (o.action = 'rename' OR o.action = 'withdraw' AND attempt_started_at IS NOT NULL))"
+    f" AND (published_at IS NULL OR published_at < now() - interval '{_AGAIN_SECONDS} seconds')",
 )
-"""Readers miss a table, or an attempt died in a withdrawal. One that ended in it has said how long to wait."""
+_FLIPPED: Final = sql.SQL("state = 'flipped' AND published_at IS NULL")
+_UNPUBLISHED: Final = sql.SQL("published_at IS NULL")
+_LOST: Final = sql.SQL("published_at < now() - make_interval(secs => %(republish_after)s)")
 
-_UNPUBLISHED: Final = sql.SQL("not_before <= now() AND published_at IS NULL")
-_LOST: Final = sql.SQL("not_before <= now() AND published_at < now() - make_interval(secs => %(republish_after)s)")
+_SENDABLE: Final = sql.SQL("state IN ('queued', 'flipped') AND not_before <= now() AND {condition} AND {abandoned}")
 
 _ASKABLE: Final = sql.SQL(
     "(warehouse IS NULL"
     " OR NOT EXISTS (SELECT FROM reroot.warehouses w WHERE w.warehouse = moves.warehouse AND w.down_until IS NOT NULL)"
     " OR dataset_id IN (SELECT DISTINCT ON (p.warehouse) p.dataset_id"
     "  FROM reroot.moves p JOIN reroot.warehouses w ON w.warehouse = p.warehouse AND w.down_until <= now()"
-    "  WHERE p.state IN ('queued', 'flipped') AND p.not_before <= now() AND {abandoned}"
+    "  WHERE {sendable} AND NOT EXISTS (SELECT FROM reroot.moves sent WHERE sent.warehouse = p.warehouse"
+    f"   AND sent.published_at > now() - interval '{_PROBE_SECONDS} seconds')"
     "  ORDER BY p.warehouse, p.not_before, p.dataset_id))",
-).format(abandoned=_ABANDONED)
-"""Its warehouse answers, or it is the one that asks whether it does again: the others stay where they are."""
+)
+"""Its warehouse answers, or it is the one that asks whether it does again: the first of those that can be sent now."""
 
-_CLAIM: Final = sql.SQL(
-    "UPDATE reroot.moves m SET published_at = clock_timestamp(), attempt_started_at = CASE"
+_MARK: Final = sql.SQL(
+    "UPDATE reroot.moves m SET published_at = clock_timestamp(), urgent = m.urgent OR %(urgent)s,"
+    " attempt_started_at = CASE"
     " WHEN attempt_started_at >= now() - make_interval(secs => %(longest_attempt)s) THEN attempt_started_at END"
-    " FROM (SELECT dataset_id FROM reroot.moves"
-    "       WHERE state IN ('queued', 'flipped') AND {condition} AND {abandoned} AND {askable}"
+    " FROM (SELECT dataset_id FROM reroot.moves WHERE {sendable} AND {askable}"
     "       ORDER BY not_before, dataset_id LIMIT %(room)s FOR UPDATE SKIP LOCKED) due"
     " WHERE m.dataset_id = due.dataset_id"
     " RETURNING m.dataset_id, m.not_before, m.published_at",
@@ -83,7 +88,7 @@ def top_up(
     republish_after: float,
     longest_attempt: float,
 ) -> int:
-    """Publish what is due in ``queue``, up to ``window`` waiting messages; the number that was sent.
+    """Publish what is due in ``queue``, up to ``window`` waiting messages and what is urgent; the number that was sent.
 
     ``connection`` is in autocommit mode: the mark is committed before anything is sent, so that two who do this at
     once never send one row twice. ``republish_after`` and ``longest_attempt``, after which no attempt lives, are in
@@ -92,11 +97,14 @@ def top_up(
     if queue is not Queue.MOVES:  # the other queues have no ledger yet, so nothing of theirs can be due
         return 0
     waiting = doorbell.depth(queue)
-    room = window - waiting
-    if room <= 0:
-        return 0
-    conditions = [_URGENT, _UNPUBLISHED] + ([_LOST] if waiting == 0 else [])
-    marked = _mark(connection, conditions, room, republish_after, longest_attempt)
+    marking = _Marking(connection, republish_after, longest_attempt)
+    marked = marking.mark(_URGENT, None, urgent=True)
+    room = max(0, window - waiting)
+    due = marking.mark(_FLIPPED, (room + 1) // 2)
+    due += marking.mark(_UNPUBLISHED, room - len(due))
+    marked += sorted(due, key=_oldest)
+    if waiting == 0:
+        marked += marking.mark(_LOST, room - len(due))
     if marked:
         _send(connection, queue, doorbell, marked)
     return len(marked)
@@ -119,23 +127,31 @@ def seconds_until_due(connection: Connection) -> float | None:
     return seconds
 
 
-def _mark(
-    connection: Connection, conditions: list[sql.SQL], room: int, republish_after: float, longest_attempt: float
-) -> list[Any]:
-    """Mark rows as published and commit; what meets an earlier condition comes first, then the oldest."""
-    marked: list[Any] = []
-    with translated():
-        for condition in conditions:
-            if room > len(marked):
-                statement = _CLAIM.format(condition=condition, abandoned=_ABANDONED, askable=_ASKABLE)
-                parameters = {
-                    "room": room - len(marked),
-                    "republish_after": republish_after,
-                    "longest_attempt": longest_attempt,
-                }
-                rows = connection.execute(statement, parameters).fetchall()
-                marked += sorted(rows, key=lambda row: (row[1], row[0]))
-    return marked
+def _oldest(row: Any) -> Any:
+    return row[1], row[0]
+
+
+@dataclass(frozen=True, slots=True)
+class _Marking:
+    connection: Connection
+    republish_after: float
+    longest_attempt: float
+
+    def mark(self, condition: sql.SQL, room: int | None, *, urgent: bool = False) -> list[Any]:
+        """Mark rows as published and commit; the oldest come first. ``room`` None: all of them."""
+        if room == 0:
+            return []
+        sendable = _SENDABLE.format(condition=condition, abandoned=_ABANDONED)
+        statement = _MARK.format(sendable=sendable, askable=_ASKABLE.format(sendable=sendable))
+        parameters = {
+            "room": room,
+            "urgent": urgent,
+            "republish_after": self.republish_after,
+            "longest_attempt": self.longest_attempt,
+        }
+        with translated():
+            rows = self.connection.execute(statement, parameters).fetchall()
+        return sorted(rows, key=_oldest)
 
 
 def _send(connection: Connection, queue: Queue, doorbell: Doorbell, marked: list[Any]) -> None:

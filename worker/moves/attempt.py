@@ -21,6 +21,8 @@ from worker.moves.withdraw import resume
 from worker.outcome import Busy, Done, Ignored, Outcome, Park, ParkCode, Retry, Wait, backoff
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from worker.moves.policy import Policy
 
 _AWAY = frozenset({ErrorCode.UNAVAILABLE, ErrorCode.UNCLEAR, ErrorCode.UNREADABLE, ErrorCode.FILE_MISSING})
@@ -38,28 +40,40 @@ class Mover:
     lakehouse: Lakehouse
     policy: Policy
     memory: Memory = field(default_factory=Memory)
+    ended: Callable[[Outcome], None] = lambda _: None
+    """Called with the end of an attempt at an urgent dataset, which is not the one of the message."""
 
     def attempt(self, dataset_id: str) -> Outcome:
-        """One attempt. Nothing is written for a message that has nothing to do.
+        """One attempt, after those at urgent datasets; the deadline is for all of them.
 
-        Raises what the control plane raises when it is away: then nothing was written, and the sweeper finds the job.
+        Nothing is written for a message that has nothing to do. Raises what the control plane raises when it is away:
+        then nothing was written, and the sweeper finds the job.
         """
+        deadline = self.policy.clock() + self.policy.deadline_seconds
         move = self.controlplane.peek(dataset_id)
+        while move is not None and move.urgent not in {None, dataset_id} and self.policy.clock() < deadline:
+            if self.controlplane.take(move.urgent):
+                self.ended(self._attempt(self.controlplane.peek(move.urgent), deadline, urgent=True))
+            move = self.controlplane.peek(dataset_id)
+        return self._attempt(move, deadline, urgent=move is not None and move.urgent == dataset_id)
+
+    def _attempt(self, move: Move | None, deadline: float, *, urgent: bool) -> Outcome:
         if move is None:
             return Ignored("unknown to the ledger")
         if move.state not in WORKABLE or not move.due:
             return Ignored(f"{move.state}, nothing is due")
-        queue_for = self.policy.queue_for_seconds if move.busy_count >= self.policy.busy_limit else None
-        with self.controlplane.lock(dataset_id, queue_for=queue_for) as lock:
+        patient = urgent or move.busy_count >= self.policy.busy_limit
+        queue_for = self.policy.queue_for_seconds if patient else None
+        with self.controlplane.lock(move.dataset_id, queue_for=queue_for) as lock:
             if lock is None:
                 self.controlplane.note_busy(move, self.policy.busy_after_seconds)
                 return Busy(self.policy.busy_after_seconds, "somebody else holds the dataset's lock")
             try:
-                return self._locked(move, lock)
+                return self._locked(move, lock, deadline)
             except LockLostError:
                 return Retry(0, "the lock's connection was lost: nothing was written, the sweeper sends it again")
 
-    def _locked(self, move: Move, lock: Lock) -> Outcome:
+    def _locked(self, move: Move, lock: Lock, deadline: float) -> Outcome:
         claimed = self.controlplane.claim(move)
         if claimed is None:
             return Ignored("another attempt was faster")
@@ -74,7 +88,7 @@ class Mover:
                 self.lakehouse.catalog(warehouse),
                 self.policy,
                 self.memory,
-                self.policy.clock() + self.policy.deadline_seconds,
+                deadline,
             )
             outcome = _limited(_run(job), job)
             if claimed.probing and not isinstance(outcome, Wait):

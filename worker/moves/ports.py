@@ -100,9 +100,11 @@ class Move:
     target_named_ago: float | None
     """Seconds since the resolver last named the place that this direction goes to; None: never."""
     due: bool
-    """By the database's clock; an open rename, or a withdrawal in which an attempt died, makes it due at once."""
+    """By the database's clock."""
     running: bool
     """An attempt has claimed it and has not written its end."""
+    urgent: str | None = None
+    """The dataset that a process does first, whatever its message says: an open rename, a withdrawal that died."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,6 +235,10 @@ class ControlPlane(Protocol):
         """The ledger's row, before the lock; None where it is unknown."""
         ...
 
+    def take(self, dataset_id: str) -> bool:
+        """Take an urgent dataset, so that of many processes that see it one does it; False where another took it."""
+        ...
+
     def lock(self, dataset_id: str, *, queue_for: float | None) -> AbstractContextManager[Lock | None]:
         """Take the control plane's own lock on the dataset, or None where somebody else holds it.
 
@@ -241,7 +247,7 @@ class ControlPlane(Protocol):
         ...
 
     def note_busy(self, move: Move, after: float) -> None:
-        """Note that the lock was held: only where the claim is still the one peeked and nothing of ours runs."""
+        """Note that the lock was held: only where the claim is still the one peeked and no attempt of ours holds it."""
         ...
 
     def claim(self, move: Move) -> Claimed | None:

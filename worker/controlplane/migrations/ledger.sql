@@ -36,8 +36,12 @@ CREATE TABLE reroot.moves (
     not_before          timestamptz NOT NULL DEFAULT now(),
     -- Set by the UPDATE that claims a row for publishing, cleared by the attempt that starts.
     published_at        timestamptz,
-    -- Set by the claim, cleared by every end: set and the lock free means that the attempt died.
+    -- Set by the sweeper with published_at, cleared by whoever takes it: every process does it before anything else.
+    urgent              boolean NOT NULL DEFAULT false,
+    -- Set by the claim, cleared by every end: set, and its lock not held by the backend below, means that it died.
     attempt_started_at  timestamptz,
+    -- The backend that holds the lock of the last attempt. Writers hold and queue for the same lock.
+    lock_pid            integer,
     worker              text,
     waiting_for         text,
     park_code           text,
@@ -48,6 +52,8 @@ CREATE TABLE reroot.moves (
 );
 
 CREATE INDEX moves_by_due ON reroot.moves (not_before) WHERE state IN ('queued', 'flipped');
+CREATE INDEX moves_flipped_by_due ON reroot.moves (not_before) WHERE state = 'flipped';
+CREATE INDEX moves_urgent ON reroot.moves (not_before) WHERE urgent;
 CREATE INDEX moves_by_state ON reroot.moves (state);
 
 CREATE TABLE reroot.move_events (
@@ -121,23 +127,20 @@ CREATE TABLE reroot.workers (
 );
 
 -- What there is to do now, running attempts included: the autoscaler counts it. Urgent is an open rename, whose table
--- readers miss, and a withdrawal in which an attempt died; one whose attempt has ended waits as long as that attempt said.
+-- readers miss, and a withdrawal in which an attempt died. What an attempt has ended waits as long as that attempt said.
 CREATE VIEW reroot.due AS
-SELECT * FROM (
-    SELECT m.dataset_id,
-           'moves'::text AS queue,
-           m.state,
-           m.not_before,
-           m.published_at,
-           m.attempt_started_at,
-           o.dataset_id IS NOT NULL AND (o.renaming OR m.attempt_started_at IS NOT NULL) AS urgent
-    FROM reroot.moves m
-    LEFT JOIN (
-        SELECT p.dataset_id, bool_or(p.action = 'rename') AS renaming
-        FROM reroot.pointers p
-        WHERE p.closed_at IS NULL AND p.action IN ('rename', 'withdraw')
-        GROUP BY p.dataset_id
-    ) o USING (dataset_id)
-    WHERE m.state IN ('queued', 'flipped')
-) work
-WHERE not_before <= now() OR urgent;
+SELECT m.dataset_id,
+       'moves'::text AS queue,
+       m.state,
+       m.not_before,
+       m.published_at,
+       m.attempt_started_at,
+       o.dataset_id IS NOT NULL AND (o.renaming OR m.attempt_started_at IS NOT NULL) AS urgent
+FROM reroot.moves m
+LEFT JOIN (
+    SELECT p.dataset_id, bool_or(p.action = 'rename') AS renaming
+    FROM reroot.pointers p
+    WHERE p.closed_at IS NULL AND p.action IN ('rename', 'withdraw')
+    GROUP BY p.dataset_id
+) o USING (dataset_id)
+WHERE m.state IN ('queued', 'flipped') AND m.not_before <= now();
