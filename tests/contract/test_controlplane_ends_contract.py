@@ -176,8 +176,10 @@ class ControlPlaneEndsContract:
         second = adapter.journal(claimed, Action.WITHDRAW, pointer(OLD, "m2"))
         assert first.id != second.id
         assert claimed_by(adapter, dataset).entries == (first, second)
+        assert adapter.open_entries(claimed) == (first, second)
         adapter.close(second, Closed.WITHDRAWN)
         adapter.close(second, Closed.VOID)
+        assert adapter.open_entries(claimed) == (first,)
         assert claimed_by(adapter, dataset).entries == (first,)
         assert plane.entries(dataset) == [("register", None), ("withdraw", "withdrawn")]
 

@@ -39,6 +39,9 @@ class Scene:
     window: float = 0.0
     """Seconds for which readers may miss the table when nothing fails."""
 
+    last_attempt: bool = False
+    """One attempt is left: whatever strikes it is the reason for which it is parked."""
+
     def build(self) -> TwinStage:
         """A fresh stage in this situation."""
         catalog = CatalogDouble(offers_rename=self.offers_rename, once=self.once)
@@ -52,7 +55,7 @@ class Scene:
 
     def may_park(self, stage: TwinStage, struck: Struck) -> bool:
         """Whether the reason for which it is parked is true."""
-        return TRUE_REASONS.get(ParkCode(stage.row.park_code or ""), _never)(stage, struck)
+        return self.last_attempt or TRUE_REASONS.get(ParkCode(stage.row.park_code or ""), _never)(stage, struck)
 
 
 def _never(stage: TwinStage, struck: Struck) -> bool:
@@ -241,6 +244,18 @@ def _broken(stage: TwinStage) -> None:
     stage.catalog.broken.add(stage.catalog.names[stage.old])
 
 
+def _broken_at_last(stage: TwinStage) -> None:
+    """The same, and one attempt is left."""
+    _broken(stage)
+    stage.row.attempts = stage.policy.max_attempts - 1
+
+
+def _killed_at_last(stage: TwinStage) -> None:
+    """The last attempt was killed after it had registered the new name."""
+    stage.row.attempts = stage.policy.max_attempts - 1
+    dies_at(stage, "soak")
+
+
 def _left_name_taken(stage: TwinStage) -> None:
     """After the flip another hand drops the pointer that was left, and makes a table of its own under that name."""
     stage.attempt()
@@ -304,6 +319,14 @@ SCENES: Final = (
     Scene("back by register", REGISTER, _reverted),
     Scene("back by register in the grace", REGISTER, _reverted_in_grace),
     Scene("back by rename", RENAME, _reverted, once=True),
+    *(
+        Scene(f"{what}{where}", REGISTER, prepare, offers_rename=offers, ends=State.PARKED, last_attempt=True)
+        for what, prepare in (
+            ("a data file is gone", _broken_at_last),
+            ("the last attempt was killed", _killed_at_last),
+        )
+        for where, offers in (("", True), (", where nothing can be renamed", False))
+    ),
     Scene("a data file is gone, by rename", RENAME, _broken, ends=State.PARKED, calls=12),
     Scene("another table has the name that was left", REGISTER, _left_name_taken, ends=State.PARKED),
     Scene("another table is in quarantine", REGISTER, _quarantine_taken, ends=State.PARKED),

@@ -297,6 +297,9 @@ class ControlPlaneTwin(ControlPlane):
         assert not waits, f"{entry} is closed while the flip that closes it too is not committed: both wait for ever"
         row.outcome = row.outcome or how
 
+    def open_entries(self, claimed: Claimed) -> tuple[Entry, ...]:
+        return tuple(self.plane.open_entries(claimed.move.dataset_id))
+
     def live_namespace(self, claimed: Claimed) -> str | None:
         dataset = claimed.move.dataset_id
         return self.plane.resolved(dataset) if dataset in self.plane.datasets else None

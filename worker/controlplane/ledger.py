@@ -221,6 +221,11 @@ class PostgresControlPlane:
         with self._on_second() as connection:
             journal.close_entry(connection, entry, how)
 
+    def open_entries(self, claimed: Claimed) -> tuple[Entry, ...]:
+        """Read afresh, on the second connection."""
+        row = self._one("SELECT " + journal.ENTRIES_OF, {"dataset": claimed.move.dataset_id})
+        return journal.entries(row[0])
+
     def live_namespace(self, claimed: Claimed) -> str | None:
         """Asked afresh, on the second connection."""
         query = sql.SQL(_NAMESPACE).format(dataset_type=self._type("datasets"))

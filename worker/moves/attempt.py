@@ -17,7 +17,7 @@ from worker.moves.place import place
 from worker.moves.ports import CREDENTIALS_REFUSED, Action, ControlPlane, Lock, LockLostError, Move
 from worker.moves.renaming import settle
 from worker.moves.retire import retire
-from worker.moves.withdraw import resume
+from worker.moves.strays import finish_withdrawal, take_back
 from worker.outcome import Busy, Done, Ignored, Outcome, Park, ParkCode, Retry, Wait, backoff
 
 if TYPE_CHECKING:
@@ -91,6 +91,8 @@ class Mover:
                 deadline,
             )
             outcome = _limited(_run(job), job)
+            if isinstance(outcome, Park):
+                outcome = take_back(job, outcome, lambda error: _ended_by(error, job))
             if claimed.probing and not isinstance(outcome, Wait):
                 self.controlplane.warehouse_back(warehouse)
         if not isinstance(outcome, Done):
@@ -116,7 +118,7 @@ def _settled(job: Job) -> Outcome | None:
         if ended is not None:
             return ended
     for entry in job.open(Action.WITHDRAW):
-        ended = resume(job, entry)
+        ended = finish_withdrawal(job, entry)
         if ended is not None:
             return ended
     return None

@@ -39,8 +39,7 @@ def place(job: Job) -> Outcome:
     """One attempt at the way from ``queued``. Raises CatalogError, SoakError, LockLostError."""
     goal = goal_of(job)
     if isinstance(goal, Park):
-        keep = job.live() if job.dataset.exists else job.left
-        return withdraw_strays(job, keep=keep) or goal
+        return goal
     return withdraw_strays(job, keep=goal.target) or _Placing(job, goal).converge()
 
 
@@ -138,6 +137,8 @@ class _Placing:
             if error.code is ErrorCode.NAMESPACE_MISSING:
                 job.forget_namespace(target.namespace)
             elif error.kind is not ErrorKind.UNKNOWN and not refused:
+                if isinstance(job.look(target), Gone):
+                    job.controlplane.close(entry, Closed.VOID)
                 raise
         new = job.look(target)
         if refused and not (isinstance(new, There) and new.table.metadata_location == table.metadata_location):

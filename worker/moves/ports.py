@@ -266,6 +266,10 @@ class ControlPlane(Protocol):
         """Close a journal entry, after the request."""
         ...
 
+    def open_entries(self, claimed: Claimed) -> tuple[Entry, ...]:
+        """The journal's open entries at this instant, oldest first: those of this attempt, too."""
+        ...
+
     def live_namespace(self, claimed: Claimed) -> str | None:
         """What the resolver says at this instant; None where the dataset is gone."""
         ...
