@@ -7,12 +7,13 @@ Must not know: SQL, what a worker then does.
 from __future__ import annotations
 
 from collections import Counter
+from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from producer import reach, scope
-from producer.ends import LEFT, CommandError
+from producer.ends import LEFT, USAGE, CommandError
 from producer.screen import Screen, count
 from worker.controlplane import operations
 from worker.controlplane.operations import Late, Retried
@@ -31,6 +32,18 @@ Codes = Annotated[
 
 All = Annotated[bool, typer.Option("--all", help="Everything that is parked, whatever its code.")]
 
+
+class Acceptable(StrEnum):
+    """What an operator may accept: a check that Reroot cannot make is no damage."""
+
+    SOAK_UNSUPPORTED = ParkCode.SOAK_UNSUPPORTED.value
+
+
+Accepted = Annotated[
+    Acceptable | None,
+    typer.Option("--accept", metavar="CODE", help="For these datasets, pass over what this code says from now on."),
+]
+
 _LATE = {
     Late.NOT_DONE: "its place is not what the ledger says: reroot show",
     Late.BUSY: "somebody holds its lock: try again",
@@ -42,6 +55,7 @@ def retry(
     *,
     dataset: scope.Datasets = None,
     code: Codes = None,
+    accept: Accepted = None,
     everything: All = False,
     limit: scope.Limit = None,
     workspace: scope.Workspace = None,
@@ -51,6 +65,8 @@ def retry(
     ids = scope.given_ids(dataset, datasets, bare=True)
     narrowed = scope.narrowed(limit, workspace, catalog)
     scope.check_usage(ids, everything=everything or bool(code), narrowed=narrowed, all_of="--code CODE or --all")
+    if accept is not None and not ids:
+        raise CommandError("--accept takes datasets by id: each is accepted by itself", USAGE)
     settings = load_settings()
     settings.broker()  # said before anything is written
     screen = Screen()
@@ -63,7 +79,7 @@ def retry(
             if not retried:
                 screen.line("Nothing is parked" + (f" with {', '.join(code)}." if code else " in this scope."))
         else:
-            retried, failed = _by_name(connection, chosen.dataset_ids, screen)
+            retried, failed = _by_name(connection, chosen.dataset_ids, accept, screen)
         if retried:
             reach.publish(settings, connection)
             screen.line("Next: reroot status --watch")
@@ -71,15 +87,27 @@ def retry(
         raise typer.Exit(LEFT)
 
 
-def _by_name(connection: Connection, ids: Sequence[str], screen: Screen) -> tuple[list[Retried], bool]:
+def _by_name(
+    connection: Connection, ids: Sequence[str], accept: Acceptable | None, screen: Screen
+) -> tuple[list[Retried], bool]:
     """What was queued again, and whether something that was asked for could not be done."""
     states = operations.states(connection, ids)
     unknown = [each for each in ids if each not in states]
     if unknown:
         raise CommandError(f"never planned: {', '.join(unknown)}; nothing was done (reroot move --dataset ID)")
-    retried = operations.retry_datasets(connection, ids)
+    if accept is None:
+        retried = operations.retry_datasets(connection, ids)
+    else:
+        retried = operations.retry_accepting(connection, ids, accept.value)
     _report(retried, screen)
     handled = {each.dataset_id for each in retried}
+    if accept is not None:
+        left = [each for each in ids if each not in handled]
+        for dataset_id in left:
+            screen.line(
+                f"{dataset_id}: not parked with {accept.value}, nothing was accepted (reroot show {dataset_id})"
+            )
+        return retried, bool(left)
     failed = False
     for dataset_id in ids:
         if dataset_id not in handled:

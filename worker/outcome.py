@@ -26,6 +26,7 @@ class ParkCode(StrEnum):
     PLACED_ELSEWHERE = "placed_elsewhere"
     SOURCE_MOVING = "source_moving"
     SOAK_FAILED = "soak_failed"
+    SOAK_UNSUPPORTED = "soak_unsupported"
     REFUSED = "refused"
     FORBIDDEN = "forbidden"
     DATASET_DELETED = "dataset_deleted"

@@ -276,6 +276,21 @@ def test_retry_by_code_takes_that_code_and_no_other(place: Place, operator: Oper
     assert "Nothing is parked with forbidden." in operator.types("retry", "--code", "forbidden").out
 
 
+def test_what_an_operator_accepts_is_noted_for_the_dataset_and_for_no_other(place: Place, operator: Operator) -> None:
+    unread, damaged = place.datasets(2)
+    operator.types("move", "--all")
+    ledger.park(place.control_plane, unread, "soak_unsupported")
+    ledger.park(place.control_plane, damaged, "soak_failed")
+    ended = operator.types("retry", unread, damaged, "--accept", "soak_unsupported")
+    assert ended.code == 1
+    assert f"{damaged}: not parked with soak_unsupported, nothing was accepted" in ended.out
+    assert row(place.control_plane, unread, "state, accepted") == ("queued", ["soak_unsupported"])
+    assert row(place.control_plane, damaged, "state, accepted") == ("parked", [])
+    detail = place.control_plane.execute("SELECT detail FROM reroot.move_events WHERE event = 'requeued'")
+    assert detail == [({"park_code": "soak_unsupported", "accepted": "soak_unsupported"},)]
+    assert "accepted soak_unsupported" in operator.types("show", unread).out
+
+
 def test_retry_leaves_what_is_not_parked(place: Place, operator: Operator) -> None:
     dataset = place.dataset(None)
     operator.types("move", "--all")
@@ -286,7 +301,16 @@ def test_retry_leaves_what_is_not_parked(place: Place, operator: Operator) -> No
     assert place.control_plane.execute("SELECT * FROM reroot.moves") == before
 
 
-@pytest.mark.parametrize("arguments", [[], [UNKNOWN, "--code", "name_taken"], ["--code", "nonsense"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        [UNKNOWN, "--code", "name_taken"],
+        ["--code", "nonsense"],
+        ["--code", "soak_unsupported", "--accept", "soak_unsupported"],
+        [UNKNOWN, "--accept", "soak_failed"],
+    ],
+)
 def test_a_wrong_retry_is_one_line_and_exit_2(operator: Operator, arguments: list[str]) -> None:
     ended = operator.types("retry", *arguments)
     assert ended.code == 2

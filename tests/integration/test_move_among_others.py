@@ -7,7 +7,7 @@ import pytest
 
 from tests.support.stage import WAREHOUSE, Stage, Subject, raising, unclear
 from worker.identifiers import QUARANTINE_NAMESPACE, TableIdentifier
-from worker.lakehouse.port import CatalogError, ErrorCode, ErrorKind
+from worker.lakehouse.port import CatalogError, ErrorCode, ErrorKind, SoakFault
 from worker.outcome import Busy, Done, Park, ParkCode, Retry, Wait
 
 pytestmark = pytest.mark.every_postgres
@@ -228,7 +228,7 @@ class TestDeletedAndChanged:
 class TestWarehouses:
     def test_a_broken_table_among_good_ones_parks_alone(self, stage: Stage) -> None:
         good, bad = stage.subject(), stage.subject()
-        stage.catalog.broken.add(stage.catalog.names[bad.old])
+        stage.catalog.broken[stage.catalog.names[bad.old]] = SoakFault.DAMAGED
         assert stage.finish(good) == "done"
         assert stage.finish(bad) == "parked"
         assert stage.parked(bad) == ParkCode.SOAK_FAILED

@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.stage import WAREHOUSE, Stage, Subject, raising, unclear
 from worker.identifiers import TableIdentifier
-from worker.lakehouse.port import CatalogError, ErrorCode, ErrorKind
+from worker.lakehouse.port import CatalogError, ErrorCode, ErrorKind, SoakFault
 from worker.moves.ports import Strategy
 from worker.outcome import Busy, Done, Park, ParkCode, Retry
 
@@ -66,7 +66,7 @@ class TestRename:
 
     def test_the_soak_comes_before_anything_moved(self, renaming: Stage) -> None:
         subject = renaming.subject()
-        renaming.catalog.broken.add(renaming.catalog.names[subject.old])
+        renaming.catalog.broken[renaming.catalog.names[subject.old]] = SoakFault.DAMAGED
         assert isinstance(renaming.attempt(subject), Retry)
         assert "rename" not in renaming.methods()
 

@@ -18,6 +18,7 @@ from worker.identifiers import LEGACY_NAMESPACE, TableIdentifier
 from worker.lakehouse.connection import CatalogConnection, CatalogType
 from worker.lakehouse.lakehouse import open_lakehouse
 from worker.lakehouse.port import Catalog, SoakError
+from worker.lakehouse.reading import ReadError
 from worker.lakehouse.storage import Storage
 from worker.moves.attempt import Mover
 from worker.moves.policy import Policy
@@ -99,7 +100,7 @@ def test_it_opens_its_own_table_and_no_other(lake: Lake) -> None:
     for mine, foreign in ((one, other), (other, one)):
         storage = Storage(mine.storage)
         assert storage.read(mine.metadata_location)
-        with pytest.raises(OSError, match="ACCESS_DENIED"):
+        with pytest.raises(ReadError, match="ACCESS_DENIED"):
             storage.read(foreign.metadata_location)
 
 

@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from worker.lakehouse import metadata
 from worker.lakehouse.history import snapshots
 from worker.lakehouse.locations import local_path, normalise
-from worker.lakehouse.port import Catalog, CatalogError, ErrorCode, ErrorKind, Snapshot, SoakError, Table
+from worker.lakehouse.port import Catalog, CatalogError, ErrorCode, ErrorKind, Snapshot, SoakError, SoakFault, Table
+from worker.lakehouse.reading import ReadError
 from worker.lakehouse.soak import soak
 from worker.lakehouse.storage import Storage
 
@@ -73,8 +74,8 @@ class CatalogDouble(Catalog):
     views: set[TableIdentifier] = field(default_factory=set)
     files: dict[str, SimulatedFile] = field(default_factory=dict)
     """Metadata files of simulated tables, by location."""
-    broken: set[str] = field(default_factory=set)
-    """Metadata locations of simulated tables whose data a reader cannot read."""
+    broken: dict[str, SoakFault] = field(default_factory=dict)
+    """Metadata locations of simulated tables whose data a reader cannot read, and why."""
     log_length: int = METADATA_LOG_LENGTH
 
     def __post_init__(self) -> None:
@@ -170,15 +171,16 @@ class CatalogDouble(Catalog):
             names = sorted(name for name in self.names if name.namespace == namespace)
         yield from names
 
-    def soak(self, table: Table) -> None:
+    def soak(self, table: Table, *, accept_unsupported: bool = False) -> tuple[str, ...]:
         with self._call("soak", table):
             if table.metadata_location not in self.files and local_path(table.metadata_location) is not None:
-                soak(table, Storage({}))
-                return
+                return soak(table, Storage({}), accept_unsupported=accept_unsupported)
             if table.metadata_location not in self.files:
-                raise SoakError(f"the metadata file {table.metadata_location} is not in storage")
-            if table.metadata_location in self.broken:
-                raise SoakError(f"a data file of {table.identifier} cannot be read")
+                raise SoakError(SoakFault.MISSING, f"the metadata file {table.metadata_location} is not in storage")
+            fault = self.broken.get(table.metadata_location)
+            if fault is None or (fault is SoakFault.UNSUPPORTED and accept_unsupported):
+                return () if fault is None else ("accepted by an operator",)
+            raise SoakError(fault, f"a data file of {table.identifier} cannot be read")
 
     def snapshots(self, table: Table) -> tuple[Snapshot, ...]:
         with self._call("snapshots", table):
@@ -256,10 +258,10 @@ class CatalogDouble(Catalog):
 def _read_from_disk(identifier: TableIdentifier, location: str) -> Table:
     try:
         return metadata.table_from(identifier, location, metadata.decode(Storage({}).read(location)), {})
-    except FileNotFoundError as error:
-        raise CatalogError(
-            ErrorCode.FILE_MISSING, ErrorKind.PERMANENT, f"its metadata file {location} is missing", location=location
-        ) from error
+    except ReadError as error:
+        why = f"its metadata file {location} {error.why}"
+        code = ErrorCode.FILE_MISSING if error.fault is SoakFault.MISSING else ErrorCode.UNREADABLE
+        raise CatalogError(code, ErrorKind.PERMANENT, why, location=location) from error
     except metadata.MetadataError as error:
         raise CatalogError(ErrorCode.UNREADABLE, ErrorKind.TRANSIENT, str(error)) from error
 

@@ -10,7 +10,7 @@ from tests.support.catalog_double import Call, CatalogDouble
 from tests.support.faults import Crashed, Fault, PortCall, faults_of
 from tests.support.twin_stage import DATASET, NEW, OLD, Process, TwinStage, struck
 from worker.identifiers import quarantine_identifier
-from worker.lakehouse.port import CatalogError, ErrorCode, ErrorKind
+from worker.lakehouse.port import CatalogError, ErrorCode, ErrorKind, SoakFault
 from worker.moves.machine import State
 from worker.moves.policy import Policy
 from worker.moves.ports import Strategy
@@ -241,7 +241,7 @@ def _late_rename_and_another_schema(stage: TwinStage) -> None:
 
 def _broken(stage: TwinStage) -> None:
     """A data file of the table is gone, whichever name it is read through."""
-    stage.catalog.broken.add(stage.catalog.names[stage.old])
+    stage.catalog.broken[stage.catalog.names[stage.old]] = SoakFault.DAMAGED
 
 
 def _broken_at_last(stage: TwinStage) -> None:

@@ -59,6 +59,7 @@ class MoveRow:
     flipped_at: float | None = None
     resolver_changed_at: float | None = None
     given_up: str | None = None
+    accepted: frozenset[str] = frozenset()
     turned: bool = False
     """By a person who kept the old side of a flipped move."""
     done_at: float | None = None
@@ -359,6 +360,7 @@ class ControlPlaneTwin(ControlPlane):
             old_location=row.old_location,
             old_sequence_number=row.old_sequence_number,
             given_up=row.given_up,
+            accepted=row.accepted,
             target_named_ago=None if changed is None else self.plane.now - changed,
             due=row.not_before <= self.plane.now,
             running=row.attempt_started_at is not None,

@@ -22,6 +22,7 @@ from worker.identifiers import TableIdentifier
 from worker.lakehouse.connection import CatalogAuth, CatalogConnection, CatalogType
 from worker.lakehouse.lakehouse import OpenLakehouse, open_lakehouse
 from worker.lakehouse.port import Catalog, CatalogError, ErrorCode, ErrorKind
+from worker.lakehouse.rest_answers import same_origin
 from worker.lakehouse.rest_wire import retry_after
 
 if TYPE_CHECKING:
@@ -176,11 +177,33 @@ def test_pages_that_lead_in_a_circle_end() -> None:
 
 
 def test_the_catalogs_own_address_is_used_from_then_on() -> None:
-    with OddServer(FREE) as other, OddServer(FREE) as server, catalog(server) as opened:
-        server.config = json_reply(200, {"overrides": {"uri": other.uri + "/catalog/v1"}})
+    with OddServer(FREE) as server, catalog(server) as opened:
+        server.config = json_reply(200, {"overrides": {"uri": server.uri + "/catalog/v1"}})
         assert opened.namespace_exists(("main",))
-    assert server.received == []
-    assert [received.target for received in other.received] == ["/catalog/v1/namespaces/main"]
+    assert [received.target for received in server.received] == ["/catalog/v1/namespaces/main"]
+
+
+@pytest.mark.parametrize("address", ["{other}", "{other}/catalog", "http://[::1", "nowhere", "", "http:///v1"])
+def test_another_servers_address_is_not_used_and_gets_no_token(address: str) -> None:
+    with OddServer(FREE) as other, OddServer(FREE) as server, catalog(server) as opened:
+        server.config = json_reply(200, {"overrides": {"uri": address.format(other=other.uri)}})
+        error = refused(lambda: opened.namespace_exists(("main",)))
+    assert (error.code, error.kind) == (ErrorCode.UNAVAILABLE, ErrorKind.TRANSIENT)
+    assert "REROOT_CATALOG_URI" in str(error)
+    assert (other.received, other.config_received, server.received) == ([], [], [])
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("https://a/x", "https://A:443", True),
+        ("http://a", "https://a", False),
+        ("http://a:80", "http://a:8181", False),
+        ("http://a@b", "http://a", False),
+    ],
+)
+def test_an_origin_is_scheme_host_and_port(one: str, other: str, *, same: bool) -> None:
+    assert same_origin(one, other) is same
 
 
 @pytest.mark.parametrize(("suffix", "path"), [("", ""), ("/", ""), ("/v1", ""), ("/iceberg/", "/iceberg")])
@@ -294,13 +317,12 @@ class TestWhatACatalogSaidOfItsUse:
             ]
 
     def test_is_asked_where_the_settings_say_also_after_it_led_elsewhere(self) -> None:
-        with OddServer(Reply(404, b"")) as other, OddServer(FREE) as server, catalog(server) as opened:
-            server.config = json_reply(200, {"overrides": {"uri": other.uri}})
+        with OddServer(Reply(404, b""), FREE) as server, catalog(server) as opened:
+            server.config = json_reply(200, {"overrides": {"uri": server.uri + "/elsewhere"}})
             refused(lambda: opened.load(OLD))
             server.config = json_reply(200, {})
             assert opened.namespace_exists(("main",))
-            assert (len(other.received), other.config_received) == (1, [])
-            assert len(server.received) == 1
+            assert [received.target.split("/")[1] for received in server.received] == ["elsewhere", "v1"]
 
 
 def test_a_read_is_sent_again_until_it_is_answered() -> None:

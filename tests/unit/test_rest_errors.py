@@ -12,10 +12,11 @@ from pydantic import SecretStr
 
 from tests.support.odd_server import OddServer, Reply, error_reply, json_reply
 from worker.identifiers import TableIdentifier
+from worker.lakehouse.cleaning import one_line
 from worker.lakehouse.connection import CatalogConnection, CatalogType
 from worker.lakehouse.lakehouse import open_lakehouse
 from worker.lakehouse.port import Catalog, CatalogError, ErrorCode, ErrorKind
-from worker.lakehouse.rest_answers import Answer, one_line, origin, read_answer
+from worker.lakehouse.rest_answers import Answer, origin, read_answer
 from worker.lakehouse.rest_errors import ROWS, SILENCES, Call, classify, silence_error
 
 if TYPE_CHECKING:
@@ -316,6 +317,8 @@ def test_what_looks_like_a_credential_is_taken_out_of_a_message() -> None:
         "postgresql+psycopg://carl:HUSH@db/x",
         "AccountName=a;AccountKey=HUSH==;EndpointSuffix=core.windows.net",
         "rejected eyJIVVNIIjoiSFVTSCJ9.HUSH.HUSH-HUSH",
+        "<Error><AWSAccessKeyId>HUSH</AWSAccessKeyId><SignatureProvided>HUSH</SignatureProvided></Error>",
+        "<StringToSign>AWS4-HMAC-SHA256\nHUSH</StringToSign>",
     ],
 )
 def test_no_credential_is_left_on_the_line_that_is_shown(said: str) -> None:

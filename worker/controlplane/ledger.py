@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 _MOVE: Final = """
     m.dataset_id, m.workspace_id, m.state, m.direction, m.claim, m.attempts, m.busy_count, m.table_name,
     m.source_identifier, m.target_namespace, m.table_uuid, m.old_location, m.old_sequence_number, m.given_up,
-    extract(epoch FROM clock_timestamp() - m.resolver_changed_at)::float8,
+    m.accepted, extract(epoch FROM clock_timestamp() - m.resolver_changed_at)::float8,
     m.not_before <= now(), m.attempt_started_at IS NOT NULL
 """
-_MOVE_COLUMNS: Final = 17
+_MOVE_COLUMNS: Final = 18
 
 _PEEK: Final = f"""
 SELECT {_MOVE},
@@ -302,8 +302,8 @@ class PostgresControlPlane:
 def _move(row: Any) -> Move:
     (
         dataset_id, workspace_id, state, direction, claim, attempts, busy_count, table_name,
-        source_identifier, target_namespace, table_uuid, old_location, old_sequence_number, given_up, changed_ago,
-        due, running,
+        source_identifier, target_namespace, table_uuid, old_location, old_sequence_number, given_up,
+        accepted, changed_ago, due, running,
     ) = row[:_MOVE_COLUMNS]  # fmt: skip
     return Move(
         dataset_id=dataset_id,
@@ -320,6 +320,7 @@ def _move(row: Any) -> Move:
         old_location=old_location,
         old_sequence_number=old_sequence_number,
         given_up=given_up,
+        accepted=frozenset(accepted),
         target_named_ago=changed_ago,
         due=due,
         running=running,

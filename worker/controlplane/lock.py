@@ -216,7 +216,12 @@ class PostgresLock:
             "entries": list(flip.entry_ids),
             "event": "flipped",
             "letter": "b" if flip.state is State.FLIPPED else "c",
-            "detail": _detail(live=str(flip.live), location=flip.old_location, snapshot_id=flip.snapshot_id),
+            "detail": _detail(
+                live=str(flip.live),
+                location=flip.old_location,
+                snapshot_id=flip.snapshot_id,
+                warnings=list(flip.warnings) or None,
+            ),
         }
         column = _COLUMN_HELD if flip.before == flip.after else _COLUMN
         # The dataset's own row last: the log of one dataset may take seconds, and other programs need this row.

@@ -36,6 +36,7 @@ WITH picked AS (
     UPDATE reroot.moves m
     SET state = CASE WHEN p.flipped THEN 'flipped' ELSE 'queued' END, claim = m.claim + 1, attempts = 0,
         busy_count = 0, busy_since = NULL, park_code = NULL, park_text = NULL, park_remedy = NULL,
+        accepted = m.accepted || array_remove(ARRAY[%(accept)s::text], NULL),
         not_before = now(), published_at = NULL, attempt_started_at = NULL, worker = NULL, waiting_for = NULL,
         updated_at = now()
     FROM picked p
@@ -44,7 +45,7 @@ WITH picked AS (
 ), noted AS (
     INSERT INTO reroot.move_events (dataset_id, claim, event, transition, from_state, to_state, detail)
     SELECT dataset_id, claim, 'requeued', CASE WHEN flipped THEN 'h' ELSE 'g' END, 'parked', state,
-           jsonb_build_object('park_code', park_code)
+           jsonb_strip_nulls(jsonb_build_object('park_code', park_code, 'accepted', %(accept)s::text))
     FROM retried
 )
 SELECT dataset_id, state, park_code FROM retried ORDER BY dataset_id
@@ -75,6 +76,14 @@ def retry_datasets(connection: Connection, dataset_ids: Sequence[str]) -> list[R
     Raises ControlPlaneError, RowsBusyError where a row stays locked.
     """
     return _retry(connection, Scope(dataset_ids=tuple(dataset_ids)), (), None)
+
+
+def retry_accepting(connection: Connection, dataset_ids: Sequence[str], code: str) -> list[Retried]:
+    """Queue those among ``dataset_ids`` again that are parked with ``code``, and note that an operator accepts it.
+
+    The note stays with the dataset: every later attempt passes over what the code says. Raises as ``retry_datasets``.
+    """
+    return _retry(connection, Scope(dataset_ids=tuple(dataset_ids)), (code,), None, accept=code)
 
 
 def retry_codes(
@@ -144,9 +153,11 @@ def _rewrite(connection: Connection, dataset_id: str) -> int | Late:
     return rows
 
 
-def _retry(connection: Connection, scope: Scope, codes: Sequence[str], limit: int | None) -> list[Retried]:
+def _retry(
+    connection: Connection, scope: Scope, codes: Sequence[str], limit: int | None, *, accept: str | None = None
+) -> list[Retried]:
     condition, parameters = ledger_condition(scope)
-    parameters |= {"codes": list(codes) or None, "limit": limit}
+    parameters |= {"codes": list(codes) or None, "limit": limit, "accept": accept}
     with translated(), connection.transaction():
         connection.execute(sql.SQL("SET LOCAL lock_timeout = {}").format(sql.Literal(f"{LOCK_SECONDS}s")))
         rows = connection.execute(sql.SQL(_RETRY).format(condition=condition), parameters).fetchall()

@@ -1,287 +1,230 @@
-"""A small reader of Avro files: only the fields that are asked for, by their Iceberg field id.
+"""Avro files, block by block: fastavro decodes, and no length that a file claims is believed.
 
-Responsible for: the container format, and turning a writer's schema into a reader once (manifests of one writer share
-one schema text, so that a soak pays for none of it).
+Responsible for: the container, the limits of what it may become in memory, and the names that its writer gave to the
+fields of the Iceberg specification (names changed between versions and writers, ids did not).
 Must not know: what a manifest is.
-
-Fields that nobody asked for are skipped without being built: the bounds and counts that make up most of a manifest.
 """
 
 from __future__ import annotations
 
-import struct
+import io
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 import msgspec
+from fastavro import parse_schema, schemaless_reader
 
-_MAGIC: Final = b"Obj\x01"
-_SYNC: Final = 16
+from worker.lakehouse.port import SoakFault
+from worker.lakehouse.reading import ReadError
+
+if TYPE_CHECKING:
+    from fastavro.types import Schema
+
+MAGIC: Final = b"Obj\x01"
+ENCRYPTED: Final = b"AGS1"
+"""How a file starts that Iceberg has encrypted as a whole."""
 _SCHEMAS: Final = 64
 """Schema texts that are remembered: a partition spec of a table makes one each."""
-_LONGEST: Final = 70
-"""Bits after which a variable-length number can only be damage."""
+_BUFFER: Final = 256 * 1024
+_LARGEST_BLOCK: Final = 64 * 1024 * 1024
+"""Bytes of one block, decompressed. Writers end a block after 64 KB, or put a whole manifest list into one."""
+_SYNC: Final = 16
+_PRIMITIVES: Final = frozenset({"boolean", "int", "long", "float", "double", "bytes", "string"})
+_COUNTED: Final = frozenset({"array", "map", "enum"})
+
+Record = Mapping[str, Any]
 
 
-class AvroError(ValueError):
-    """Not an Avro file, a damaged one, or one with what Iceberg never writes."""
+@dataclass(frozen=True, slots=True)
+class Fields:
+    """The writer's names of a record's fields, by field id; ``inner`` has those of records in it, by the same."""
+
+    names: Mapping[int, str]
+    inner: Mapping[int, Fields]
+
+    def name(self, field_id: int) -> str:
+        """The name. Raises ReadError where the writer's schema has no such field."""
+        if field_id not in self.names:
+            raise ReadError(SoakFault.DAMAGED, f"cannot be understood: its schema has no field with the id {field_id}")
+        return self.names[field_id]
 
 
-class Cursor:
-    """A place in a buffer."""
+@dataclass(frozen=True, slots=True)
+class _Decoder:
+    """How the records of one schema text are decoded."""
 
-    __slots__ = ("at", "data")
-
-    def __init__(self, data: bytes, at: int = 0) -> None:
-        self.data = data
-        self.at = at
-
-    def long(self) -> int:
-        """A zigzag number of variable length."""
-        shift = number = 0
-        while True:
-            byte = self.data[self.at]
-            self.at += 1
-            number |= (byte & 0x7F) << shift
-            if byte < 0x80:  # noqa: PLR2004 - the bit that says that more follows
-                return (number >> 1) ^ -(number & 1)
-            shift += 7
-            if shift > _LONGEST:
-                raise AvroError("a number in it has no end")
-
-    def take(self, length: int) -> bytes:
-        """The next ``length`` bytes."""
-        end = self.at + length
-        if length < 0 or end > len(self.data):
-            raise AvroError("it ends in the middle of a value")
-        taken = self.data[self.at : end]
-        self.at = end
-        return taken
-
-    def skip(self, length: int) -> None:
-        """Pass over ``length`` bytes."""
-        self.at += length
-        if length < 0 or self.at > len(self.data):
-            raise AvroError("it ends in the middle of a value")
-
-    def blocks(self) -> Iterator[int]:
-        """The number of items of each block of an array or a map."""
-        while count := self.long():
-            if count < 0:
-                self.long()
-                count = -count
-            yield count
+    schema: Schema
+    """Of an array of them: a block is one, but for the count before it and the zero behind."""
+    fields: Fields
 
 
-Reader = Callable[[Cursor], Any]
-Record = dict[int, Any]
-"""A record's wanted fields, by field id. An absent optional value is None."""
-
-_PRIMITIVES: Final[dict[str, Reader]] = {
-    "null": lambda _cursor: None,
-    "boolean": lambda cursor: cursor.take(1) != b"\0",
-    "int": Cursor.long,
-    "long": Cursor.long,
-    "float": lambda cursor: struct.unpack("<f", cursor.take(4))[0],
-    "double": lambda cursor: struct.unpack("<d", cursor.take(8))[0],
-    "bytes": lambda cursor: cursor.take(cursor.long()),
-    "string": lambda cursor: cursor.take(cursor.long()).decode(),
-    "enum": Cursor.long,
-}
-
-_SKIPS: Final[dict[str, Reader]] = {
-    "null": lambda _cursor: None,
-    "boolean": lambda cursor: cursor.skip(1),
-    "int": Cursor.long,
-    "long": Cursor.long,
-    "float": lambda cursor: cursor.skip(4),
-    "double": lambda cursor: cursor.skip(8),
-    "bytes": lambda cursor: cursor.skip(cursor.long()),
-    "string": lambda cursor: cursor.skip(cursor.long()),
-    "enum": Cursor.long,
-}
+def _parsed(**parts: Any) -> Schema:
+    fields = [{"name": name, "type": kind} for name, kind in parts.items()]
+    return parse_schema({"type": "record", "name": "part", "fields": fields})
 
 
-class _Compiler:
-    """Turns a schema into functions. Named types are remembered: later fields may refer to them."""
-
-    def __init__(self, wanted: frozenset[int]) -> None:
-        self._wanted = wanted
-        self._named: dict[str, Any] = {}
-
-    def reader(self, schema: Any) -> Reader:
-        """A function that builds the value."""
-        return self._compile(schema, _PRIMITIVES, self._record)
-
-    def skipper(self, schema: Any) -> Reader:
-        """A function that passes over the value."""
-        return self._compile(schema, _SKIPS, self._skip_record)
-
-    def _compile(self, schema: Any, primitives: dict[str, Reader], record: Callable[[Any], Reader]) -> Reader:
-        if isinstance(schema, list):
-            return _union([self._compile(branch, primitives, record) for branch in schema])
-        if isinstance(schema, str):
-            return self._by_name(schema, primitives, record)
-        if "name" in schema:
-            self._named[schema["name"]] = schema
-        match schema.get("type"):
-            case "record":
-                return record(schema)
-            case "array" | "map" as kind:
-                keys = [primitives["string"]] if kind == "map" else []
-                items = schema["values" if kind == "map" else "items"]
-                return _repeated([*keys, self._compile(items, primitives, record)])
-            case "fixed":
-                return _fixed(int(schema["size"]), skip=primitives is _SKIPS)
-            case kind:
-                return self._compile(kind, primitives, record)
-
-    def _by_name(self, name: str, primitives: dict[str, Reader], record: Callable[[Any], Reader]) -> Reader:
-        if name in primitives:
-            return primitives[name]
-        if name in self._named:
-            return self._compile(self._named[name], primitives, record)
-        raise AvroError(f"it has a type {name!r} that is not known")
-
-    def _record(self, schema: Any) -> Reader:
-        steps = [
-            (field["field-id"], self.reader(field["type"]))
-            if field.get("field-id") in self._wanted
-            else (None, self.skipper(field["type"]))
-            for field in schema["fields"]
-        ]
-
-        def read(cursor: Cursor) -> Record:
-            values: Record = {}
-            for field_id, step in steps:
-                if field_id is None:
-                    step(cursor)
-                else:
-                    values[field_id] = step(cursor)
-            return values
-
-        return read
-
-    def _skip_record(self, schema: Any) -> Reader:
-        steps = [self.skipper(field["type"]) for field in schema["fields"]]
-
-        def skip(cursor: Cursor) -> None:
-            for step in steps:
-                step(cursor)
-
-        return skip
+def _fixed(name: str, size: int) -> dict[str, Any]:
+    return {"type": "fixed", "name": name, "size": size}
 
 
-def _union(branches: list[Reader]) -> Reader:
-    def read(cursor: Cursor) -> Any:
-        number = cursor.long()
-        if not 0 <= number < len(branches):
-            raise AvroError("a choice in it does not exist")
-        return branches[number](cursor)
-
-    return read
+_HEADER: Final = _parsed(
+    magic=_fixed("m", len(MAGIC)), meta={"type": "map", "values": "bytes"}, sync=_fixed("s", _SYNC)
+)
+_BLOCK: Final = _parsed(count="long", data="bytes", sync=_fixed("s", _SYNC))
 
 
-def _repeated(steps: list[Reader]) -> Reader:
-    def read(cursor: Cursor) -> list[Any]:
-        return [step(cursor) for count in cursor.blocks() for _ in range(count) for step in steps]
+class AvroFile:
+    """An open Avro file. Raises ReadError where it is none."""
 
-    return read
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = _Bounded(file, _BUFFER)  # type: ignore[arg-type]  # a RawIOBase, see Storage.open
+        start = self._file.peek(len(MAGIC))[: len(MAGIC)]
+        if start == ENCRYPTED:
+            raise ReadError(SoakFault.UNSUPPORTED, "cannot be read: it is encrypted")
+        if start != MAGIC:
+            raise ReadError(SoakFault.DAMAGED, "cannot be understood: it is no Avro file")
+        header: Any = schemaless_reader(self._file, _HEADER, None)
+        self._meta: Mapping[str, bytes] = header["meta"]
+        self._sync: bytes = header["sync"]
+
+    @property
+    def fields(self) -> Fields:
+        """The writer's names."""
+        return _decoder(self._meta["avro.schema"]).fields
+
+    def records(self) -> Iterator[Record]:
+        """Every record, read as far as they are asked for."""
+        decoder = _decoder(self._meta["avro.schema"])
+        for count, data in self.blocks():
+            array = io.BytesIO(_zigzag(count) + data + b"\0")
+            yield from schemaless_reader(array, decoder.schema, None)  # type: ignore[misc]  # a list
+
+    def blocks(self) -> Iterator[tuple[int, bytes]]:
+        """The number of records of each block that has any, and its content decompressed."""
+        codec = self._meta.get("avro.codec", b"null").decode()
+        if codec not in _CODECS:
+            raise ReadError(SoakFault.UNSUPPORTED, f"cannot be read: its compression {codec!r} is not known here")
+        while self._file.peek(1):
+            block: Any = schemaless_reader(self._file, _BLOCK, None)
+            if block["sync"] != self._sync:
+                raise ReadError(SoakFault.DAMAGED, "cannot be understood: a mark between two of its blocks is damaged")
+            data = _CODECS[codec](block["data"])
+            if len(data) > _LARGEST_BLOCK:
+                raise _too_large()
+            if not 0 <= block["count"] <= len(data):
+                raise ReadError(SoakFault.DAMAGED, "cannot be understood: a block of it has fewer records than it says")
+            if block["count"]:
+                yield block["count"], data
+
+    def ends_whole(self, file: BinaryIO) -> bool:
+        """Whether the file's last bytes are the mark with which every block ends."""
+        file.seek(-_SYNC, io.SEEK_END)
+        return file.read(_SYNC) == self._sync
 
 
-def _fixed(size: int, *, skip: bool) -> Reader:
-    return (lambda cursor: cursor.skip(size)) if skip else (lambda cursor: cursor.take(size))
+def _too_large() -> ReadError:
+    return ReadError(SoakFault.UNSUPPORTED, f"cannot be read: a block of it has more than {_LARGEST_BLOCK:,} bytes")
+
+
+class _Bounded(io.BufferedReader):
+    """A buffer that allots no more memory than a block may take, whatever length a file claims."""
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        if size is None or not 0 <= size <= _LARGEST_BLOCK:
+            raise ReadError(SoakFault.DAMAGED, f"cannot be understood: a value in it has the length {size}")
+        return super().read(size)
+
+
+def _zigzag(count: int) -> bytes:
+    number, out = count << 1, bytearray()
+    while number > 0x7F:  # noqa: PLR2004 - seven bits a byte, the eighth says that more follow
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    out.append(number)
+    return bytes(out)
 
 
 @lru_cache(maxsize=_SCHEMAS)
-def _record_reader(schema: bytes, wanted: frozenset[int]) -> Reader:
-    return _Compiler(wanted).reader(msgspec.json.decode(schema))
+def _decoder(schema: bytes) -> _Decoder:
+    record = _plain(msgspec.json.decode(schema))
+    return _Decoder(parse_schema({"type": "array", "items": record}), _fields(record))
 
 
-def _inflate(block: bytes) -> bytes:
-    return zlib.decompress(block, wbits=-15)
+def _plain(schema: Any) -> Any:
+    """The schema without logical types: a date of the year 10000 is a number here, and no error.
+
+    Nothing that takes no bytes may be repeated: of that a few bytes could claim any number.
+    """
+    if isinstance(schema, list):
+        return [_plain(branch) for branch in schema]
+    if not isinstance(schema, dict):
+        return schema
+    if "items" in schema and not _takes_bytes(schema["items"]):
+        raise ReadError(SoakFault.UNSUPPORTED, "cannot be read: its schema repeats what takes no bytes")
+    return {key: _plain(value) for key, value in schema.items() if key != "logicalType"}
 
 
-def _with_arrow(codec: str) -> Callable[[bytes], bytes]:
+def _takes_bytes(schema: Any) -> bool:
+    if isinstance(schema, dict):
+        kind = schema["type"]
+        if kind == "record":
+            return any(_takes_bytes(field["type"]) for field in schema["fields"])
+        return kind in _COUNTED or (bool(schema["size"]) if kind == "fixed" else _takes_bytes(kind))
+    return isinstance(schema, list) or schema in _PRIMITIVES
+
+
+def _fields(schema: Any) -> Fields:
+    names: dict[int, str] = {}
+    inner: dict[int, Fields] = {}
+    for field in schema["fields"]:
+        if "field-id" in field:
+            names[field["field-id"]] = field["name"]
+            for kind in field["type"] if isinstance(field["type"], list) else [field["type"]]:
+                if isinstance(kind, dict) and kind.get("type") == "record":
+                    inner[field["field-id"]] = _fields(kind)
+    return Fields(names, inner)
+
+
+def _inflated(block: bytes) -> bytes:
+    return zlib.decompressobj(wbits=-15).decompress(block, _LARGEST_BLOCK + 1)
+
+
+def _by_arrow(codec: str) -> Callable[[bytes], bytes]:
     def decompress(block: bytes) -> bytes:
         import pyarrow as pa  # noqa: PLC0415 - 40 MB that most manifests never need
 
-        if codec == "snappy":
-            # Avro puts four bytes of checksum behind it; snappy's own length stands first.
-            block = block[:-4]
-            return bytes(pa.decompress(block, _snappy_length(block), codec=codec, asbytes=True))
-        return bytes(pa.CompressedInputStream(pa.BufferReader(block), codec).read())
+        content: bytes = pa.CompressedInputStream(pa.BufferReader(block), codec).read(_LARGEST_BLOCK + 1)
+        return content
 
     return decompress
 
 
+def _unsnapped(block: bytes) -> bytes:
+    import pyarrow as pa  # noqa: PLC0415 - see above
+
+    # Avro puts four bytes of checksum behind it; snappy's own length stands first.
+    length = _snappy_length(block)
+    if length > _LARGEST_BLOCK:
+        raise _too_large()
+    return bytes(pa.decompress(block[:-4], length, codec="snappy", asbytes=True))
+
+
 def _snappy_length(block: bytes) -> int:
-    length = shift = 0
-    for byte in block:
-        length |= (byte & 0x7F) << shift
-        if byte < 0x80:  # noqa: PLR2004 - the bit that says that more follows
+    length = 0
+    for shift, byte in enumerate(block[:5]):
+        length |= (byte & 0x7F) << 7 * shift
+        if byte < 0x80:  # noqa: PLR2004 - as above
             break
-        shift += 7
     return length
 
 
-_CODECS: Final[dict[bytes, Callable[[bytes], bytes]]] = {
-    b"null": bytes,
-    b"deflate": _inflate,
-    b"snappy": _with_arrow("snappy"),
-    b"zstandard": _with_arrow("zstd"),
-    b"bzip2": _with_arrow("bz2"),
+_CODECS: Final[Mapping[str, Callable[[bytes], bytes]]] = {
+    "null": bytes,
+    "deflate": _inflated,
+    "snappy": _unsnapped,
+    "zstandard": _by_arrow("zstd"),
+    "bzip2": _by_arrow("bz2"),
 }
-
-
-_DAMAGE: Final = (
-    # What decoding a damaged schema, number or block ends with.
-    AttributeError,
-    IndexError,
-    KeyError,
-    OSError,
-    OverflowError,
-    RecursionError,
-    TypeError,
-    UnicodeDecodeError,
-    msgspec.DecodeError,
-    zlib.error,
-)
-
-
-def records(content: bytes, wanted: frozenset[int]) -> Iterator[Record]:
-    """The records of a file, read as far as they are asked for. Raises AvroError."""
-    try:
-        yield from _records(content, wanted)
-    except _DAMAGE as error:
-        raise AvroError(f"damaged: {type(error).__name__}") from error
-
-
-def _records(content: bytes, wanted: frozenset[int]) -> Iterator[Record]:
-    cursor = Cursor(content)
-    if cursor.take(len(_MAGIC)) != _MAGIC:
-        raise AvroError("not an Avro file")
-    header = _header(cursor)
-    sync = cursor.take(_SYNC)
-    codec = header.get("avro.codec", b"null")
-    if codec not in _CODECS:
-        raise AvroError(f"its compression {codec.decode(errors='replace')!r} is not known")
-    read = _record_reader(header["avro.schema"], wanted)
-    while cursor.at < len(content):
-        count = cursor.long()
-        block = Cursor(_CODECS[codec](cursor.take(cursor.long())))
-        if cursor.take(_SYNC) != sync:
-            raise AvroError("a mark between two of its blocks is damaged")
-        for _ in range(count):
-            yield read(block)
-
-
-def _header(cursor: Cursor) -> dict[str, bytes]:
-    header: dict[str, bytes] = {}
-    for count in cursor.blocks():
-        for _ in range(count):
-            name = cursor.take(cursor.long()).decode()
-            header[name] = cursor.take(cursor.long())
-    return header

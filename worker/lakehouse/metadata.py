@@ -7,13 +7,16 @@ Must not know: where the document came from, a catalog's answer or a file.
 
 from __future__ import annotations
 
-import gzip
+import zlib
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from worker.lakehouse import cleaning
 from worker.lakehouse.locations import normalise
-from worker.lakehouse.port import Snapshot, Table
+from worker.lakehouse.port import Snapshot, SoakFault, Table
+from worker.lakehouse.reading import ReadError
+from worker.lakehouse.storage import LARGEST
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,6 +24,7 @@ if TYPE_CHECKING:
     from worker.identifiers import TableIdentifier
 
 _GZIP: Final = b"\x1f\x8b"
+_GZIP_WINDOW: Final = 16 + zlib.MAX_WBITS
 _NO_SNAPSHOT: Final = -1
 """What older writers put where there is no current snapshot."""
 
@@ -57,7 +61,7 @@ class SnapshotDocument(msgspec.Struct, frozen=True):
     def _told(self) -> dict[str, Any]:
         try:
             summary: Any = msgspec.json.decode(self.summary)
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return {}
         return summary if isinstance(summary, dict) else {}
 
@@ -65,7 +69,7 @@ class SnapshotDocument(msgspec.Struct, frozen=True):
 def _number(told: Mapping[str, Any], name: str) -> int | None:
     try:
         return int(told[name])
-    except (KeyError, TypeError, ValueError):
+    except (ArithmeticError, KeyError, TypeError, ValueError):
         return None
 
 
@@ -105,12 +109,23 @@ _DECODER: Final = msgspec.json.Decoder(MetadataDocument)
 
 
 def decode(content: bytes) -> MetadataDocument:
-    """The document in a metadata file, compressed or not. Raises MetadataError."""
+    """The document in a metadata file, compressed or not. Raises MetadataError; ReadError where it is too large."""
     try:
-        plain = gzip.decompress(content) if content.startswith(_GZIP) else content
-        return _DECODER.decode(plain)
-    except (msgspec.DecodeError, UnicodeDecodeError, OSError, EOFError) as error:
-        raise MetadataError(f"not the metadata of an Iceberg table: {error}") from error
+        return _DECODER.decode(_inflated(content) if content.startswith(_GZIP) else content)
+    except ReadError:
+        raise
+    except Exception as error:
+        raise MetadataError(f"not the metadata of an Iceberg table: {cleaning.told(error)}") from error
+
+
+def _inflated(content: bytes) -> bytes:
+    stream = zlib.decompressobj(_GZIP_WINDOW)
+    plain = stream.decompress(content, LARGEST)
+    if stream.unconsumed_tail:
+        raise ReadError(SoakFault.UNSUPPORTED, f"cannot be read: decompressed it has more than {LARGEST:,} bytes")
+    if not stream.eof:
+        raise MetadataError("its compressed content is cut")
+    return plain
 
 
 def table_from(

@@ -18,6 +18,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol
 
+from worker.lakehouse.cleaning import cleaned
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
@@ -60,7 +62,7 @@ class CatalogError(Exception):
     """A catalog's refusal or silence, in our words.
 
     ``retry_after`` is in seconds, where the server asked for it. ``location`` is the metadata location that the
-    server named, normalised, where it named one. The text holds no secret and no stack of the server's.
+    server named, normalised, where it named one. The text holds no stack of the server's, and is cleaned of secrets.
     """
 
     def __init__(
@@ -72,15 +74,37 @@ class CatalogError(Exception):
         retry_after: float | None = None,
         location: str | None = None,
     ) -> None:
-        super().__init__(text)
+        super().__init__(cleaned(text))
         self.code = code
         self.kind = kind
         self.retry_after = retry_after
         self.location = location
 
 
+class SoakFault(StrEnum):
+    """Why a soak did not pass."""
+
+    MISSING = "missing"
+    """Storage has no file where the table names one."""
+    DAMAGED = "damaged"
+    """A file is not what the table says it is, or two statements about the table do not agree."""
+    REFUSED = "refused"
+    """Storage does not accept the credential, or the credential does not reach so far."""
+    UNSUPPORTED = "unsupported"
+    """Our own reader cannot read it; other readers may. An operator may accept that."""
+    OUTAGE = "outage"
+    """Storage gave no answer: nothing is known about the table."""
+
+
 class SoakError(Exception):
-    """The table stands under the name, but what a reader would find there is not right; the text says what."""
+    """The table stands under the name, but what a reader would find there is not right; the text says what.
+
+    The text is cleaned of secrets.
+    """
+
+    def __init__(self, fault: SoakFault, text: str) -> None:
+        super().__init__(cleaned(text))
+        self.fault = fault
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,11 +180,12 @@ class Catalog(Protocol):
         """Every table of the namespace, through all pages."""
         ...
 
-    def soak(self, table: Table) -> None:
+    def soak(self, table: Table, *, accept_unsupported: bool = False) -> tuple[str, ...]:
         """Read the table as a reader of its name does: from storage, with the storage options that it came with.
 
-        The metadata file says the same uuid, location, snapshot and format version; the snapshot summary's row count
-        equals the manifest list's; one Parquet footer opens and one column chunk decodes. Constant cost.
+        The metadata file says the same uuid, location, snapshot and format version; one data file and one delete file
+        of each kind open, each through its manifest. Constant cost. Returns warnings: what does not agree and does
+        not keep a reader from reading. With ``accept_unsupported`` what our reader cannot read is a warning, too.
         """
         ...
 

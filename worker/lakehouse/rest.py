@@ -18,10 +18,12 @@ from urllib.parse import quote, urlencode
 import msgspec
 
 from worker.identifiers import TableIdentifier
+from worker.lakehouse import cleaning
 from worker.lakehouse.history import snapshots
-from worker.lakehouse.locations import normalise
+from worker.lakehouse.locations import may_be_local, normalise
 from worker.lakehouse.metadata import MetadataDocument, MetadataError, table_from
 from worker.lakehouse.port import Catalog, CatalogError, ErrorCode, ErrorKind, Snapshot, Table
+from worker.lakehouse.rest_answers import origin, same_origin
 from worker.lakehouse.rest_errors import Call
 from worker.lakehouse.rest_wire import Request, Session, Wire, unreadable
 from worker.lakehouse.soak import soak
@@ -117,13 +119,11 @@ class RestCatalog(Catalog):
         """GET the table, with a credential for its files where the catalog hands out any."""
         body = self._loaded(identifier)
         try:
-            loaded = _LOADED.decode(body)
-            if not loaded.metadata_location:
-                raise unreadable(Call.LOAD, str(identifier), "names no metadata location")
-            storage = _storage_options(loaded)
-            return table_from(identifier, loaded.metadata_location, loaded.metadata, storage)
-        except (msgspec.DecodeError, UnicodeDecodeError, MetadataError) as error:
+            return _table(identifier, _LOADED.decode(body))
+        except MetadataError as error:
             raise unreadable(Call.LOAD, str(identifier), f"cannot be understood: {error}") from error
+        except Exception as error:
+            raise unreadable(Call.LOAD, str(identifier), f"cannot be understood: {cleaning.told(error)}") from error
 
     def register(self, identifier: TableIdentifier, metadata_location: str) -> None:
         """POST to the namespace's ``register``, never with ``overwrite``."""
@@ -192,9 +192,9 @@ class RestCatalog(Catalog):
             if token in seen:
                 raise unreadable(Call.LIST, about, "leads back to a page that was read already")
 
-    def soak(self, table: Table) -> None:
+    def soak(self, table: Table, *, accept_unsupported: bool = False) -> tuple[str, ...]:
         """Read the table with the options that its GET and the catalog's config handed out."""
-        soak(table, self._storage(table))
+        return soak(table, self._storage(table), accept_unsupported=accept_unsupported)
 
     def snapshots(self, table: Table) -> tuple[Snapshot, ...]:
         """From the metadata file, with the storage options of this very table."""
@@ -275,8 +275,14 @@ class RestCatalog(Catalog):
         overrides = _texts(config.overrides or {})
         told = {**_texts(config.defaults or {}), **self._properties, **overrides}
         prefix = told.get("prefix", "").strip("/")
+        address = overrides.get("uri", self._session.address)
+        if not same_origin(address, self._session.address):
+            why = f"it leads to {origin(address)}, and credentials are sent to the server of REROOT_CATALOG_URI alone"
+            raise CatalogError(
+                ErrorCode.UNAVAILABLE, ErrorKind.TRANSIENT, f"the catalog did not {Call.CONFIG} {about}: {why}"
+            )
         return _Usage(
-            address=overrides.get("uri", self._session.address),
+            address=address,
             root=f"/v1/{prefix}" if prefix else "/v1",
             separator=told.get("namespace-separator", _SEPARATOR),
             endpoints=None if not config.endpoints else frozenset(config.endpoints),
@@ -286,10 +292,12 @@ class RestCatalog(Catalog):
 
     def _storage(self, table: Table) -> Storage:
         common = self._used().storage
+        # What the catalog itself says of the table decides, and never a path in a file that a tenant wrote.
+        local = may_be_local(self._session.warehouse_location, table.metadata_location, table.location)
         if not table.storage:
-            return self._storages.with_options(common)
+            return self._storages.with_options(common, local=local)
         # What came with a table is that table's alone, and goes when the job is through with it.
-        return Storage(self._options(table))
+        return Storage(self._options(table), local=local)
 
     def _options(self, table: Table) -> dict[str, str]:
         return _own_code_only({**self._used().storage, **table.storage}, self._properties)
@@ -310,6 +318,12 @@ def _own_code_only(options: Mapping[str, str], own: Mapping[str, str]) -> dict[s
     if _NOT_FOR_STORAGE in own:
         kept[_NOT_FOR_STORAGE] = own[_NOT_FOR_STORAGE]
     return kept
+
+
+def _table(identifier: TableIdentifier, loaded: _Loaded) -> Table:
+    if not loaded.metadata_location:
+        raise MetadataError("it names no metadata location")
+    return table_from(identifier, loaded.metadata_location, loaded.metadata, _storage_options(loaded))
 
 
 def _storage_options(loaded: _Loaded) -> dict[str, str]:

@@ -54,32 +54,7 @@ _LONGEST_MESSAGE: Final = 300
 _LARGEST_ERROR: Final = 256 * 1024
 """Bytes. An error is small, its stack included; to search the megabytes of a long history costs more than to decode
 them, and whoever asked for metadata finds none in an error anyway."""
-_VALUE: Final = r"""(?:"(?:\\.|[^"\\])*"?|'(?:\\.|[^'\\])*'?|\\+["'][^"']*|[^&\s]+)"""
-"""In quotes, also those of JSON within JSON, also without the closing one where a text was cut; or up to a space."""
-_SURE: Final = r"secret|passw(?:or)?d|passphrase|\bpwd|(?:api|access|account|private)[-_]?key"
-_PERHAPS: Final = r"token|signature|credential"
-"""Names of secrets that also stand before a colon in plain speech: "invalid token: expired"."""
-_TAIL: Final = r"""[\w.-]{0,40}"""
-_SECRET: Final = re.compile(
-    rf"""(
-        # A server that shows the header as it came. It may be of any scheme, so the rest of the line goes.
-        \bauthorization[\\"']*\s?[:=]\s?[\\"']*(?=[^\s"'\\])
-    )[^"'\\]+
-    |(\b(?:bearer|basic)\s+)[^\s"',;)]+
-    # A password in an address; in one of HTTP also a name alone, which may be a token. abfss://container@host is none.
-    |(://[^\s/:@]*:)[^\s/]*(?=@)
-    |(https?://)[^\s/:@]+(?=@)
-    # In queries, connection strings and properties; sig is a SAS of Azure's.
-    |((?:{_SURE}|{_PERHAPS}|(?<![\w-])sig){_TAIL}[\\"']*\s?=\s?){_VALUE}
-    # In JSON, in Python's or Java's words for a mapping, or in YAML.
-    |((?:{_SURE}){_TAIL}(?<!exception)(?<!error)[\\"']*:\s?){_VALUE}
-    |((?:{_SURE}|{_PERHAPS}|(?<![\w-])sig){_TAIL}[\\"']+\s?:\s?){_VALUE}
-    |((?<=[-_.])(?:{_PERHAPS}):\s?){_VALUE}
-    # A JWT, whatever stands before it.
-    |\beyJ[\w-]{{8,}}\.[\w.-]+
-    """,
-    re.IGNORECASE | re.VERBOSE,
-)
+_PORTS: Final = {"http": 80, "https": 443}
 _LOCATION: Final = re.compile(r"[a-z][a-z0-9+.-]*:/[^\s'\"`,;<>)]+?\.metadata\.json(?:\.gz)?", re.IGNORECASE)
 
 
@@ -130,8 +105,13 @@ def origin(address: str) -> str:
     return f"{parts.scheme}://{f'[{host}]' if ':' in host else host}{'' if port is None else f':{port}'}"
 
 
-def one_line(message: str) -> str:
-    """A server's message on one line, of bearable length, with nothing in it that looks like a credential."""
-    line = " ".join(message.split())
-    line = _SECRET.sub(lambda found: (found[found.lastindex] if found.lastindex else "") + "***", line)
-    return line if len(line) <= _LONGEST_MESSAGE else line[: _LONGEST_MESSAGE - 1] + "…"
+def same_origin(one: str, other: str) -> bool:
+    """Whether two addresses lead to one server: scheme, host and port. False where one is no address."""
+    try:
+        first, second = (
+            (parts.scheme, parts.hostname, parts.port or _PORTS.get(parts.scheme))
+            for parts in (urlsplit(one), urlsplit(other))
+        )
+    except ValueError:
+        return False
+    return first == second and first[1] is not None

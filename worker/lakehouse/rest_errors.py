@@ -25,8 +25,9 @@ from urllib3.exceptions import (
     SSLError,
 )
 
+from worker.lakehouse.cleaning import one_line
 from worker.lakehouse.port import CatalogError, ErrorCode, ErrorKind
-from worker.lakehouse.rest_answers import Answer, location_in, one_line
+from worker.lakehouse.rest_answers import Answer, location_in
 
 
 class Call(StrEnum):

@@ -19,10 +19,11 @@ import msgspec
 from urllib3.exceptions import HTTPError
 
 from worker.inspection import Findings, skewed
+from worker.lakehouse.cleaning import one_line
 from worker.lakehouse.connection import CatalogAuth
 from worker.lakehouse.port import CatalogError, ErrorCode
 from worker.lakehouse.rest import Config
-from worker.lakehouse.rest_answers import carries_error, one_line, origin, read_answer
+from worker.lakehouse.rest_answers import carries_error, origin, read_answer
 from worker.lakehouse.rest_errors import Call, error_for, silence_error
 from worker.lakehouse.rest_wire import unreadable
 

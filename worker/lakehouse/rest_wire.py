@@ -63,6 +63,7 @@ class Session:
         self.properties = {name: value.get_secret_value() for name, value in connection.properties.items()}
         self.address = connection.uri.get_secret_value()
         self.seconds = connection.timeout_seconds
+        self.warehouse_location = connection.warehouse_location
         self.pool = urllib3.PoolManager(
             num_pools=4,
             maxsize=1,

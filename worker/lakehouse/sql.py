@@ -26,10 +26,12 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import IntegrityError, OperationalError, ProgrammingError
 
 from worker.identifiers import TableIdentifier
+from worker.lakehouse.cleaning import one_line
 from worker.lakehouse.history import snapshots
-from worker.lakehouse.locations import normalise
+from worker.lakehouse.locations import may_be_local, normalise
 from worker.lakehouse.metadata import MetadataDocument, MetadataError, decode, table_from
-from worker.lakehouse.port import Catalog, CatalogError, ErrorCode, ErrorKind, Snapshot, Table
+from worker.lakehouse.port import Catalog, CatalogError, ErrorCode, ErrorKind, Snapshot, SoakFault, Table
+from worker.lakehouse.reading import ReadError
 from worker.lakehouse.soak import soak
 from worker.lakehouse.sql_errors import FOREIGN, sql_error
 
@@ -86,7 +88,8 @@ class SqlLakehouseCatalog(Catalog):
         self._connection = connection
         self._database = database
         self._properties = {name: value.get_secret_value() for name, value in connection.properties.items()}
-        self._storage: Storage = storages.with_options(self._properties)
+        local = may_be_local(connection.warehouse_location)
+        self._storage: Storage = storages.with_options(self._properties, local=local)
         self._catalog: _PointerCatalog | None = None
 
     def load(self, identifier: TableIdentifier) -> Table:
@@ -138,9 +141,9 @@ class SqlLakehouseCatalog(Catalog):
         for name in names:
             yield TableIdentifier(name[:-1], name[-1])
 
-    def soak(self, table: Table) -> None:
+    def soak(self, table: Table, *, accept_unsupported: bool = False) -> tuple[str, ...]:
         """Read the table with the settings' own storage options: this catalog hands out none."""
-        soak(table, self._storage)
+        return soak(table, self._storage, accept_unsupported=accept_unsupported)
 
     def snapshots(self, table: Table) -> tuple[Snapshot, ...]:
         """From the metadata file."""
@@ -161,15 +164,8 @@ class SqlLakehouseCatalog(Catalog):
     def _read(self, location: str, about: str) -> MetadataDocument:
         try:
             return decode(self._storage.read(location))
-        except FileNotFoundError as error:
-            raise CatalogError(
-                ErrorCode.FILE_MISSING,
-                ErrorKind.PERMANENT,
-                f"the catalog did not {about}: the metadata file {location} is not in storage",
-                location=location,
-            ) from error
-        except (OSError, MetadataError) as error:
-            raise _unreadable(about, error) from error
+        except (ReadError, MetadataError) as error:
+            raise _file_error(about, location, error) from error
 
 
 class Database:
@@ -236,5 +232,15 @@ def translated(about: str) -> Iterator[None]:
 
 
 def _unreadable(about: str, error: Exception) -> CatalogError:
-    first = (str(error).strip().splitlines() or [type(error).__name__])[0]
-    return CatalogError(ErrorCode.UNREADABLE, ErrorKind.TRANSIENT, f"the catalog did not {about}: {first}")
+    return CatalogError(
+        ErrorCode.UNREADABLE, ErrorKind.TRANSIENT, f"the catalog did not {about}: {one_line(str(error))}"
+    )
+
+
+def _file_error(about: str, location: str, error: ReadError | MetadataError) -> CatalogError:
+    text = f"the catalog did not {about}: the metadata file {location}"
+    if isinstance(error, MetadataError):
+        return CatalogError(ErrorCode.UNREADABLE, ErrorKind.TRANSIENT, f"{text} cannot be understood: {error}")
+    if error.fault is SoakFault.MISSING:
+        return CatalogError(ErrorCode.FILE_MISSING, ErrorKind.PERMANENT, f"{text} {error.why}", location=location)
+    return CatalogError(ErrorCode.UNREADABLE, ErrorKind.TRANSIENT, f"{text} {error.why}")

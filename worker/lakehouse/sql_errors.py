@@ -28,8 +28,8 @@ from sqlalchemy.exc import (
 )
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
+from worker.lakehouse.cleaning import one_line
 from worker.lakehouse.port import CatalogError, ErrorCode, ErrorKind
-from worker.lakehouse.rest_answers import one_line
 
 _TRANSIENT, _PERMANENT, _UNKNOWN = ErrorKind.TRANSIENT, ErrorKind.PERMANENT, ErrorKind.UNKNOWN
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from worker.identifiers import LEGACY_NAMESPACE
-from worker.lakehouse.port import CatalogError, ErrorCode, Lakehouse, SoakError
+from worker.lakehouse.port import CatalogError, ErrorCode, Lakehouse, SoakError, SoakFault
 from worker.moves.job import Job, Memory, OutOfTimeError
 from worker.moves.machine import WORKABLE, State
 from worker.moves.place import place
@@ -106,7 +106,7 @@ def _run(job: Job) -> Outcome:
     except CatalogError as error:
         return _ended_by(error, job)
     except SoakError as error:
-        return Retry(_pause(job), f"not readable as a reader reads it: {error}", ParkCode.SOAK_FAILED)
+        return _not_readable(error, job)
     except OutOfTimeError:
         return Retry(_pause(job), f"the attempt took longer than {job.policy.deadline_seconds:g} s")
 
@@ -169,6 +169,31 @@ def _one_or_all(error: CatalogError, job: Job) -> Outcome:
         after = min(other.retry_after or job.policy.away_seconds, _MAX_RETRY_AFTER)
         return _away(job, after, str(other))
     return Retry(_pause(job), str(error), ParkCode.TABLE_UNREADABLE)
+
+
+def _not_readable(error: SoakError, job: Job) -> Outcome:
+    """How an attempt ends whose soak did not pass, with what readers of the old name find."""
+    why = f"{error}{_as_before(error, job)}"
+    if error.fault is SoakFault.UNSUPPORTED:
+        return Park(
+            ParkCode.SOAK_UNSUPPORTED,
+            f"the table cannot be proved readable, because Reroot cannot read a part of it: {why}",
+            f"if your readers can: `reroot retry {job.move.dataset_id} --accept soak_unsupported`",
+        )
+    return Retry(_pause(job), f"not readable as a reader reads it: {why}", ParkCode.SOAK_FAILED)
+
+
+def _as_before(error: SoakError, job: Job) -> str:
+    """Whether the name that readers use now reads no better: then the move did not cause it."""
+    if error.fault is SoakFault.OUTAGE or job.move.state is not State.QUEUED:
+        return ""
+    try:
+        job.catalog.soak(job.catalog.load(job.left))
+    except SoakError as other:
+        return f"; {job.left} reads no better" if other.fault is error.fault else ""
+    except CatalogError:
+        return ""
+    return f"; {job.left} reads well"
 
 
 def _away(job: Job, after: float, why: str) -> Wait:

@@ -37,6 +37,7 @@ def flip_of(job: Job, goal: Goal, standing: Table, left: Table, state: State, en
         row_count=standing.row_count,
         grace_seconds=job.policy.grace_seconds,
         entry_ids=tuple({*made, *entry_ids, *strays}),
+        warnings=tuple(job.warnings),
     )
 
 

@@ -13,8 +13,10 @@ from worker.identifiers import LEGACY_NAMESPACE, QUARANTINE_NAMESPACE, TableIden
 from worker.lakehouse.port import Catalog, CatalogError, ErrorCode, ErrorKind
 from worker.moves.look import Gone, Sighting, There, Unclear
 from worker.moves.machine import Direction, State
+from worker.outcome import ParkCode
 
 if TYPE_CHECKING:
+    from worker.lakehouse.port import Table
     from worker.moves.policy import Policy
     from worker.moves.ports import Action, Claimed, ControlPlane, Dataset, Entry, Lock, Move, Strategy
 
@@ -47,6 +49,8 @@ class Job:
     memory: Memory
     deadline: float
     """On the policy's clock."""
+    warnings: list[str] = field(default_factory=list)
+    """What the last soak noticed and did not stumble over."""
 
     @property
     def move(self) -> Move:
@@ -106,6 +110,11 @@ class Job:
         self.lock.alive()
         if self.policy.clock() > self.deadline:
             raise OutOfTimeError
+
+    def soak(self, table: Table) -> None:
+        """Prove that a reader of the name finds a whole table. Raises SoakError, CatalogError."""
+        accepted = ParkCode.SOAK_UNSUPPORTED in self.move.accepted
+        self.warnings[:] = self.catalog.soak(table, accept_unsupported=accepted)
 
     def look(self, identifier: TableIdentifier) -> Sighting:
         """What stands under the name. An absent table counts as gone only when certain. Raises LockLostError."""

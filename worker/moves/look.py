@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Final
 
-from worker.lakehouse.port import CatalogError, SoakError, Table
+from worker.lakehouse.port import CatalogError, SoakError, SoakFault, Table
 from worker.outcome import Park, ParkCode
 
 if TYPE_CHECKING:
@@ -202,7 +202,8 @@ def refuse_difference(standing: Table, source: Table) -> None:
     for what in ("uuid", "location", "snapshot_id", "format_version", "row_count"):
         one, other = getattr(standing, what), getattr(source, what)
         if one != other:
-            raise SoakError(f"{standing.identifier} says {what} {one}, {source.identifier} says {other}")
+            why = f"{standing.identifier} says {what} {one}, {source.identifier} says {other}"
+            raise SoakError(SoakFault.DAMAGED, why)
 
 
 def diverged(left: Table, right: Table) -> Park:

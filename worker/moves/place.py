@@ -76,7 +76,7 @@ class _Placing:
                         return self._flip(standing, left=table, state=State.FLIPPED)
                     old, moved = again, moved + 1
                 case Step.ADOPT, _, There(standing):
-                    self.job.catalog.soak(standing)
+                    self.job.soak(standing)
                     return self._flip(standing, left=standing, state=State.DONE)
                 case _:
                     return self._end(step)
@@ -99,7 +99,7 @@ class _Placing:
 
     def _soak(self, standing: Table, table: Table) -> None:
         refuse_difference(standing, table)
-        self.job.catalog.soak(standing)
+        self.job.soak(standing)
 
     def _make(self, table: Table) -> There | Outcome:
         """Make the second name, by the strategy of the warehouse; the new name's look, or how the attempt ends."""

@@ -105,6 +105,8 @@ class Move:
     """An attempt has claimed it and has not written its end."""
     urgent: str | None = None
     """The dataset that a process does first, whatever its message says: an open rename, a withdrawal that died."""
+    accepted: frozenset[str] = frozenset()
+    """Park codes that an operator accepted by ``retry --accept``: what they say does not keep the move back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +172,8 @@ class Flip:
     """From now on, by the database's clock, the other pointer stays at least so long."""
     entry_ids: tuple[int, ...]
     """Journal entries that are closed as kept."""
+    warnings: tuple[str, ...] = ()
+    """What the soak noticed and did not stumble over; for the event."""
 
 
 class Written(StrEnum):

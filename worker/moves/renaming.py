@@ -32,7 +32,7 @@ _TO_BE_ASKED = frozenset({ErrorCode.ALREADY_EXISTS, ErrorCode.TABLE_MISSING, Err
 
 def rename(job: Job, goal: Goal, table: Table) -> Outcome:
     """Rename ``table`` to its goal and flip. Raises CatalogError, SoakError, LockLostError."""
-    job.catalog.soak(table)
+    job.soak(table)
     job.ensure_namespace(goal.target.namespace)
     entry = _entry(job, goal.target, table)
     intended = flip_of(job, goal, table, table, State.DONE, [entry.id])

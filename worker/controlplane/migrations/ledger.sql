@@ -31,6 +31,9 @@ CREATE TABLE reroot.moves (
     resolver_changed_at timestamptz,
     -- The metadata location that a person gave up by `reroot resolve`: the only one that may be lost.
     given_up            text,
+    -- Park codes that an operator accepted by `reroot retry --accept`: attempts pass over what they say.
+    accepted            text[] NOT NULL DEFAULT '{}'
+                        CONSTRAINT moves_accepted_known CHECK (accepted <@ ARRAY['soak_unsupported']),
     done_at             timestamptz,
     planned_at          timestamptz NOT NULL DEFAULT now(),
     not_before          timestamptz NOT NULL DEFAULT now(),
