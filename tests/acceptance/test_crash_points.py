@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -120,6 +121,12 @@ class Crash:
         return f"{self.points.moment} {self.call} (attempt {self.attempt}, call {self.points.at})"
 
 
+def attempt_each(scene: Scene, datasets: list[str]) -> None:
+    """One attempt for each of them."""
+    for dataset in datasets:
+        scene.attempt(dataset)
+
+
 def prepare(scene: Scene, plane: ControlPlaneFixture, count: int) -> list[str]:
     """Queued datasets, each with a real table of two snapshots."""
     workspace = plane.workspace()
@@ -144,7 +151,7 @@ def make_tables(scene: Scene, identifiers: list[str]) -> list[int]:
         make_table(catalog, TableIdentifier.within("datasets", name.removeprefix("datasets.")), rows=10, snapshots=2)
         for name in identifiers
     ]
-    return [table.metadata.current_snapshot_id for table in tables]
+    return [table.metadata.current_snapshot_id or 0 for table in tables]
 
 
 def write(scene: Scene, datasets: list[str]) -> None:
@@ -187,7 +194,7 @@ def run_on(scene: Scene, plane: ControlPlaneFixture, datasets: list[str]) -> Non
         open_jobs = {row[0] for row in plane.execute("SELECT dataset_id FROM reroot.due")}
         if not open_jobs:
             return
-        in_child(lambda open_jobs=open_jobs: [scene.attempt(dataset) for dataset in datasets if dataset in open_jobs])
+        in_child(partial(attempt_each, scene, [dataset for dataset in datasets if dataset in open_jobs]))
         let_time_pass(plane)
 
 
@@ -265,7 +272,7 @@ def test_every_crash_point_ends_done(scene: Scene, control_plane: ControlPlaneFi
     before = {dataset: files_of(scene, dataset) for dataset in datasets}
     reader = Reader(scene)
 
-    killed = [in_child(lambda c=crash: scene.attempt(c.dataset, c.points)).signal for crash in crashes]
+    killed = [in_child(partial(scene.attempt, crash.dataset, crash.points)).signal for crash in crashes]
     if scene.strategy is Strategy.RENAME:
         run_on(scene, control_plane, datasets)  # a writer, too, misses a table whose rename is not settled yet
     in_child(lambda: write(scene, datasets))

@@ -202,7 +202,12 @@ def test_a_person_at_a_terminal_is_asked(
     ledger.flip(place.control_plane, dataset)
     asked: list[str] = []
     monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
-    monkeypatch.setattr("typer.confirm", lambda text: asked.append(text) or answer)
+
+    def confirm(text: str) -> bool:
+        asked.append(text)
+        return answer
+
+    monkeypatch.setattr("typer.confirm", confirm)
     assert operator.types("revert", "--all").code == code
     assert asked == ["Take 1 dataset back to the legacy namespace?"]
     assert states(place.control_plane) == {dataset: state}

@@ -6,6 +6,7 @@ Enumerated, not sampled: each call of a clean move's two attempts, both moments,
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -91,7 +92,7 @@ def every_run(stage: Stage, interfere: Callable[[Run], object]) -> Iterator[Run]
                 if attempt == 1:
                     stage.attempt(subject)
                     stage.pass_time(subject)
-                points = Points(at, moment, lambda run=run: interfere(run))
+                points = Points(at, moment, partial(interfere, run))
                 watched_attempt(stage, subject, points)
                 stage.finish(subject)
                 assert len(points.calls) > at, run.where

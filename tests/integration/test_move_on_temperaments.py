@@ -14,9 +14,9 @@ import pytest
 from pydantic import SecretStr
 
 from tests.support.controlplane import ControlPlaneFixture, legacy_identifier
-from tests.support.fault_proxy import FaultProxy, Kind, Rule, hang_up, lie, refuse, twice
+from tests.support.fault_proxy import FaultProxy, Rule, hang_up, lie, refuse, twice
 from tests.support.nightly import NIGHTLY
-from tests.support.rest_double import TEMPERAMENTS, RestDouble
+from tests.support.rest_double import TEMPERAMENTS, Kind, RestDouble
 from tests.support.tables import append, make_table, pyiceberg_catalog_for
 from worker.controlplane import reversal
 from worker.controlplane.connection import connect

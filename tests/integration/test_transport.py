@@ -6,7 +6,7 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from kombu import Connection
+from kombu.connection import Connection
 
 from worker import transport
 from worker.messages import Queue

@@ -37,11 +37,11 @@ class Broker:
 
     def waiting(self, queue: str = "moves") -> int:
         """Messages that wait in the queue."""
-        return int(self._client.llen(queue))  # type: ignore[arg-type]  # the client is not asynchronous
+        return int(self._client.llen(queue))
 
     def out(self) -> int:
         """Messages that a worker has taken and not yet acknowledged."""
-        return int(self._client.hlen("unacked"))  # type: ignore[arg-type]  # the client is not asynchronous
+        return int(self._client.hlen("unacked"))
 
     def empty(self) -> bool:
         """Whether there is no message in it at all."""

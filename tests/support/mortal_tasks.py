@@ -56,4 +56,4 @@ def build(*arguments: Any, **keywords: Any) -> Any:
     return wiring.Runtime(runtime.settings, runtime.controlplane, runtime.lakehouse, MortalMover(runtime.mover))  # type: ignore[arg-type]  # it has what a mover has
 
 
-wiring.build = build  # type: ignore[assignment]
+wiring.build = build

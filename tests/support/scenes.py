@@ -9,7 +9,7 @@ from typing import Any, Final
 from tests.support.catalog_double import Call, CatalogDouble
 from tests.support.faults import Crashed, Fault, PortCall, faults_of
 from tests.support.twin_stage import DATASET, NEW, OLD, Process, TwinStage, struck
-from worker.identifiers import quarantine_identifier
+from worker.identifiers import TableIdentifier, quarantine_identifier
 from worker.lakehouse.port import CatalogError, ErrorCode, ErrorKind, SoakFault
 from worker.moves.machine import State
 from worker.moves.policy import Policy
@@ -221,7 +221,8 @@ def _reverted_while_hidden(stage: TwinStage) -> None:
 
 
 def _hiding(call: Call) -> None:
-    if call.method == "load" and call.arguments[0].namespace == NEW.namespace:
+    asked = call.arguments[0]
+    if call.method == "load" and isinstance(asked, TableIdentifier) and asked.namespace == NEW.namespace:
         raise CatalogError(ErrorCode.TABLE_MISSING, ErrorKind.PERMANENT, "hidden")
 
 

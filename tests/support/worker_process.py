@@ -66,7 +66,7 @@ class WorkerProcess:
         self._reap()
         seen = self.text().count(" ready.")
         process = Process(
-            self._command, log=self.log, environment=plain_environment() | self._settings, folder=ROOT,
+            self._command, log=self.log, environment={**plain_environment(), **self._settings}, folder=ROOT,
         )  # fmt: skip
         self._process = process
         try:

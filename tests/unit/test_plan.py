@@ -113,12 +113,12 @@ def test_a_name_that_catalogs_hold_is_planned(name: str) -> None:
 
 
 def test_every_reason_is_reached_and_has_its_advice() -> None:
-    parameters = test_what_does_not_move_says_why.pytestmark[0].args[1]  # type: ignore[attr-defined]
+    parameters = test_what_does_not_move_says_why.pytestmark[0].args[1]
     assert {reason for _, reason in parameters} == set(Reason) - {Reason.BEYOND_LIMIT}
     assert set(ADVICE) == set(Reason)
 
 
-IN_ORDER = [
+IN_ORDER: list[tuple[dict[str, Any], Reason]] = [
     ({"state": State.PARKED, "direction": Direction.OUT, "park_code": "name_taken"}, Reason.PARKED),
     ({"exists": False}, Reason.NO_DATASET),
     ({"iceberg_namespace": "sales.europe"}, Reason.ALREADY_PLACED),
