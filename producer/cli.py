@@ -1,127 +1,41 @@
-"""``reroot``: the producer's and the operator's command line.
+"""The console script ``reroot``, before anything of weight is imported.
 
-Responsible for: the list of commands, the exit codes, and that an error is one line.
-Must not know: what a command does.
-
-Exit codes: 0 done · 1 something failed or is left · 2 usage · 3 Postgres, the broker or the catalog is out of reach.
+Responsible for: that Ctrl-C is one line at any moment, and that the package ``worker`` is Reroot's own.
+Must not know: any command.
 """
 
 from __future__ import annotations
 
 import sys
-import traceback
-from typing import TYPE_CHECKING, Annotated, Final
+from importlib.util import find_spec
+from pathlib import Path
 
-import typer
-
-from producer import (
-    cli_check,
-    cli_config,
-    cli_database,
-    cli_doctor,
-    cli_move,
-    cli_plan,
-    cli_resolve,
-    cli_retry,
-    cli_revert,
-    cli_show,
-    cli_status,
-    cli_warehouse,
-)
-from producer.ends import LEFT, OUT_OF_REACH, USAGE, CommandError
-from producer.screen import printable
-from worker.controlplane.connection import (
-    AddressRefusedError,
-    ControlPlaneAwayError,
-    ControlPlaneError,
-    RowsBusyError,
-)
-from worker.settings import SettingsError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-app = typer.Typer(
-    name="reroot",
-    help="Gives Iceberg tables their right place, without copying a byte.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-)
-
-_INTERRUPTED: Final = 130
-"""What typer makes of a KeyboardInterrupt, without a word. No command ends with it."""
-
-Debug = Annotated[bool, typer.Option("--debug", help="Show where an error came from.")]
-
-
-@app.callback()
-def _options(*, debug: Debug = False) -> None:
-    """Gives Iceberg tables their right place, without copying a byte."""
-
-
-app.command()(cli_plan.plan)
-app.command()(cli_move.move)
-app.command()(cli_status.status)
-app.command()(cli_show.show)
-app.command()(cli_retry.retry)
-app.command()(cli_revert.revert)
-app.command()(cli_resolve.resolve)
-app.command()(cli_warehouse.warehouse)
-app.command()(cli_check.check)
-app.command()(cli_config.config)
-app.command()(cli_doctor.doctor)
-app.add_typer(cli_database.app, name="db")
+from producer.ends import INTERRUPTED, LEFT, USAGE
 
 
 def main() -> None:
-    """The console script."""
-    sys.exit(run(sys.argv[1:]))
-
-
-def run(arguments: Sequence[str]) -> int:
-    """Run one command; its exit code. ``--debug`` may stand anywhere."""
-    debug = "--debug" in arguments
+    """Run the command line, or say in one line why that is not possible."""
     try:
-        return _ended([each for each in arguments if each != "--debug"])
-    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - the one place where every error becomes a line
-        if debug:
-            traceback.print_exception(error)
-        lines, code = explained(error)
-        for line in lines:
-            sys.stderr.write(f"reroot: {printable(line)}\n")
-        return code
+        stranger = _stranger()
+        if stranger is not None:
+            sys.stderr.write(
+                f"reroot: the package worker in {stranger} is not Reroot's and is found first:"
+                " install Reroot into an environment of its own\n"
+            )
+            sys.exit(USAGE)
+        # Late: the import takes half a second, in which somebody may press Ctrl-C.
+        from producer.commands import run  # noqa: PLC0415 - see the line above
+
+        sys.exit(run(sys.argv[1:]))
+    except KeyboardInterrupt:
+        sys.stderr.write(f"reroot: {INTERRUPTED}\n")
+        sys.exit(LEFT)
 
 
-def _ended(arguments: list[str]) -> int:
-    ended = app(arguments, prog_name="reroot", standalone_mode=False)
-    if ended == _INTERRUPTED:
-        raise KeyboardInterrupt
-    return ended if isinstance(ended, int) else 0
-
-
-def explained(error: BaseException) -> tuple[list[str], int]:
-    """An error as the lines that a person reads (one, but for settings: one each) and its exit code."""
-    match error:
-        case CommandError():
-            return [str(error)], error.code
-        case SettingsError():
-            return list(error.complaints), USAGE
-        case AddressRefusedError():
-            return [str(error)], USAGE
-        case typer.TyperException():
-            return [f"{error.format_message()} (reroot --help)"], USAGE
-        case ControlPlaneAwayError():
-            return [f"Postgres cannot be reached: {error} (REROOT_DATABASE_URL)"], OUT_OF_REACH
-        case RowsBusyError():
-            return [f"somebody holds the rows: {error}; try again"], LEFT
-        case ControlPlaneError():
-            return [f"Postgres refused: {error} (reroot db check says whether the schema is current)"], LEFT
-        case KeyboardInterrupt() | typer.Abort():
-            return ["interrupted; what was done stays done, and doing it again is safe"], LEFT
-        case _:
-            return [f"unexpected {type(error).__name__}: {_first_line(error)} (--debug shows where)"], LEFT
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).strip().splitlines() or ["no text"])[0]
+def _stranger() -> Path | None:
+    """Where a package ``worker`` stands that was not installed with this one; None where it is Reroot's."""
+    found = find_spec("worker")
+    places = [] if found is None else [*(found.submodule_search_locations or ()), found.origin]
+    own = Path(__file__).resolve().parents[1] / "worker"
+    first = next((Path(place) for place in places if place), own)
+    return None if first.resolve() == own else first

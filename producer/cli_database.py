@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from producer import examples
 from producer.ends import LEFT, CommandError
 from producer.question import Yes, ask
 from worker.controlplane.connection import AddressRefusedError, ControlPlaneRefusedError
@@ -32,7 +33,7 @@ Baseline = Annotated[
 ]
 
 
-@app.command()
+@app.command(epilog=examples.of("db upgrade"))
 def upgrade(*, with_baseline: Baseline = False) -> None:
     """Bring the database to the schema that this version needs. Safe to run again, also after it was cut off."""
     with _refusals_in_their_own_words():
@@ -43,7 +44,7 @@ def upgrade(*, with_baseline: Baseline = False) -> None:
         typer.echo(f"at revision {after}" + (", as before" if before == after else f", before: {before or 'none'}"))
 
 
-@app.command()
+@app.command(epilog=examples.of("db current"))
 def current() -> None:
     """Show the database's revision, and the one that this version needs."""
     with _refusals_in_their_own_words():
@@ -51,7 +52,7 @@ def current() -> None:
         typer.echo(f"at revision {migrate.current(_url()) or 'none'}, this version needs {migrate.head()}")
 
 
-@app.command()
+@app.command(epilog=examples.of("db check"))
 def check() -> None:
     """Exit 0 when the database is at this version's revision and whole: no index or constraint left invalid."""
     with _refusals_in_their_own_words():
@@ -63,7 +64,7 @@ def check() -> None:
         typer.echo(f"whole, at revision {_migrate().head()}")
 
 
-@app.command()
+@app.command(epilog=examples.of("db downgrade"))
 def downgrade(*, yes: Yes = False) -> None:
     """Remove all of Reroot's and leave the rest. Refused while any dataset has an iceberg_namespace."""
     url = _url()

@@ -17,6 +17,8 @@ USAGE: Final = 2
 OUT_OF_REACH: Final = 3
 """Postgres, the broker or the catalog cannot be reached."""
 
+INTERRUPTED: Final = "interrupted; what was done stays done, and doing it again is safe"
+"""The line after Ctrl-C."""
 
 START_WORKER: Final = "celery -A worker.app worker -Q moves"
 """What helps where nobody listens."""

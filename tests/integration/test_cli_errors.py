@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from producer import cli, cli_status
+from producer import cli_status, commands
 from producer.ends import LEFT
 from tests.support import ledger
 from tests.support.operator import Operator
@@ -100,7 +100,7 @@ def test_a_defect_is_one_line_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: object, **__: object) -> None:
         raise ZeroDivisionError("first\nsecond")
 
-    monkeypatch.setattr(cli, "app", broken)
+    monkeypatch.setattr(commands, "app", broken)
     ended = Operator(NO_POSTGRES).types("status")
     assert ended.code == LEFT
     assert ended.one_line == "reroot: unexpected ZeroDivisionError: first (--debug shows where)"

@@ -22,7 +22,7 @@ LIMIT_MB: Final = 150
 _MEASURED: Final = """
 import re, sys
 from pathlib import Path
-from producer.cli import run
+from producer.commands import run
 code = run(sys.argv[1:])
 print(int(re.search("VmHWM:[^0-9]*([0-9]+)", Path("/proc/self/status").read_text())[1]) // 1024, file=sys.stderr)
 sys.exit(code)
@@ -73,7 +73,7 @@ def test_a_million_log_rows(control_plane: ControlPlaneFixture, database: str, v
 def test_what_a_producer_does_not_need_is_not_imported() -> None:
     heavy = "{'pyarrow', 'pyiceberg', 'alembic', 'sqlalchemy', 'numpy'} & set(sys.modules)"
     ended = subprocess.run(
-        [sys.executable, "-c", f"import sys; import producer.cli; print({heavy})"],
+        [sys.executable, "-c", f"import sys; import producer.commands; print({heavy})"],
         capture_output=True,
         text=True,
         timeout=60,

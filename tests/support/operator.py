@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 from unittest import mock
 
-from producer.cli import run
+from producer.commands import run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

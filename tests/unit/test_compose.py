@@ -14,7 +14,7 @@ import pytest
 import yaml
 from celery.bin.celery import celery
 
-from producer.cli import run
+from producer.commands import run
 from worker.messages import Queue
 from worker.settings import VARIABLES, load_settings
 
