@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.stage import raising, unclear
 from worker.identifiers import TableIdentifier
-from worker.lakehouse.port import CatalogError, ErrorCode, ErrorKind
+from worker.lakehouse.port import CatalogError, ErrorCode, ErrorKind, SoakFault
 from worker.outcome import ParkCode, Wait
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def at_the_soak(stage: Stage, error: Exception) -> None:
 
 
 def broken(stage: Stage, subject: Subject) -> None:
-    stage.catalog.broken.add(stage.catalog.names[subject.old])
+    stage.catalog.broken[stage.catalog.names[subject.old]] = SoakFault.DAMAGED
 
 
 def forbidden(stage: Stage, _: Subject) -> None:
