@@ -4,8 +4,9 @@ Responsible for: the command and its forms. Exit 0 only if nothing movable is le
 Must not know: what counts as left (``closing``), SQL.
 
 ``--json`` is one document: ``passed``; ``left`` and ``apart``, by kind ``{"datasets", "log_rows", "examples"}``;
-``in_grace``; ``namespaces``, a list of ``{"namespace", "datasets_before", "log_rows_before", "datasets_now",
-"log_rows_now"}``, where *before* is before the first move.
+``in_grace``; ``pairs``, of the same shape, the datasets whose table two names hold; ``namespaces``, a list of
+``{"namespace", "datasets_before", "log_rows_before", "datasets_now", "log_rows_now"}``, where *before* is before the
+first move.
 """
 
 from __future__ import annotations
@@ -59,6 +60,7 @@ def _shape(found: Closing, counts: Sequence[NamespaceCount]) -> dict[str, Any]:
         "left": {kind.value: asdict(heap) for kind, heap in sorted(found.left.items())},
         "apart": {kind.value: asdict(heap) for kind, heap in sorted(found.apart.items())},
         "in_grace": found.in_grace,
+        "pairs": asdict(found.pairs),
         "namespaces": [asdict(each) for each in counts],
     }
 
@@ -72,6 +74,10 @@ def _show(found: Closing, counts: Sequence[NamespaceCount], screen: Screen) -> N
         _show_examples(found.left, screen)
     if found.in_grace:
         screen.line(f"{count(found.in_grace, 'dataset')} in the grace period: the old pointer still stands.")
+    if found.pairs.datasets:
+        screen.line(
+            f"{count(found.pairs.datasets, 'dataset')} with two names: maintenance leaves out what reroot.pairs lists."
+        )
     if found.apart:
         screen.line()
         screen.heading("Legacy, with no place to go:")

@@ -5,7 +5,8 @@ Must not know: SQL.
 
 ``--json`` is one document, the fields of ``worker.controlplane.reporting.Status``: ``catalogs`` (each with
 ``workspace_id``, ``catalog`` and a count per state: ``queued``, ``flipped``, ``done``, ``parked``, ``reverted``),
-``running``, ``due``, ``in_grace``, ``oldest``, ``rate`` (``flipped`` and ``done`` in ``seconds``), ``waiting``,
+``running``, ``due``, ``in_grace``, ``pairs`` (datasets whose table two names hold, by ``in_grace``,
+``between_attempts`` and ``parked``), ``oldest``, ``rate`` (``flipped`` and ``done`` in ``seconds``), ``waiting``,
 ``busy``, ``warehouses`` (each with ``warehouse``, the ``strategy`` in force or null, its ``reason`` and
 ``set_by_operator``), ``warehouses_away``, ``failures``, ``workers``. Ages and distances are in seconds.
 """
@@ -135,6 +136,9 @@ def _show_work(now: Status, screen: Screen) -> None:
         screen.line("workers    none alive: nothing moves until one starts")
         screen.line(f"           {START_WORKER}")
     screen.line(f"jobs       {now.running:,} running, {now.due:,} due, {now.in_grace:,} in their grace")
+    if now.pairs.between_attempts or now.pairs.parked:
+        kinds = f"{now.pairs.parked:,} parked, {now.pairs.between_attempts:,} between attempts"
+        screen.line(f"pairs      two names hold a table: {kinds}; maintenance leaves out what reroot.pairs lists")
     rate = now.rate
     screen.line(f"rate       {rate.flipped:,} flipped and {rate.done:,} done in the last {age(rate.seconds)}")
     if now.oldest is not None:

@@ -69,6 +69,9 @@ class Closing:
     in_grace: int = 0
     """Flipped datasets whose other pointer is still to be withdrawn: they are moved, so the check does not mind."""
 
+    pairs: Heap = field(default_factory=Heap)
+    """Datasets whose table two names hold, or may, whatever their state: what maintenance must know."""
+
     @property
     def passed(self) -> bool:
         """Nothing movable is left."""
@@ -81,6 +84,8 @@ def closing(facts: Iterable[DatasetFacts]) -> Closing:
     for each in facts:
         if each.state is State.FLIPPED:
             found.in_grace += 1
+        if each.paired:
+            found.pairs.add(each)
         kind = sort(each)
         if isinstance(kind, Left):
             found.left.setdefault(kind, Heap()).add(each)
@@ -104,7 +109,7 @@ def sort(facts: DatasetFacts) -> Left | Reason | None:
 
 def _parked(facts: DatasetFacts) -> Left | Reason | None:
     """A parked dataset that has no place to go is no more left than one that was never planned."""
-    if facts.parked_after_flip and facts.exists:
+    if facts.paired and facts.exists:
         return Left.TWO_POINTERS
     stuck = obstacle(facts)
     if stuck is None:

@@ -125,6 +125,7 @@ def test_the_shape_of_status_json(place: Place, operator: Operator) -> None:
         "running": "int",
         "due": "int",
         "in_grace": "int",
+        "pairs": {"in_grace": "int", "between_attempts": "int", "parked": "int"},
         "oldest": {"dataset_id": "str", "state": "str", "seconds": "float"},
         "rate": {"seconds": "int", "flipped": "int", "done": "int"},
         "waiting": [{"waiting_for": "str", "datasets": "int", "next_in": "float"}],
@@ -400,6 +401,7 @@ def test_check_fails_while_something_can_move(place: Place, operator: Operator) 
         "left": {"movable": {"datasets": 1, "log_rows": 2, "examples": [dataset]}},
         "apart": {},
         "in_grace": 0,
+        "pairs": {"datasets": 0, "log_rows": 0, "examples": []},
         "namespaces": [
             {
                 "namespace": "datasets",

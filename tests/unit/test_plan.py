@@ -33,7 +33,7 @@ MOVABLE = DatasetFacts(
     direction=None,
     claim=None,
     park_code=None,
-    parked_after_flip=False,
+    paired=False,
 )
 
 

@@ -27,9 +27,9 @@ MOVED: dict[str, Any] = {"iceberg_namespace": "sales.europe", **OUT}
         ({"state": State.PARKED, **OUT, "exists": False}, Reason.NO_DATASET),
         ({"state": State.PARKED, **OUT, "exists": False, "legacy_rows": 0}, None),
         ({"state": State.PARKED, **MOVED, "legacy_rows": 0}, None),
-        ({"state": State.PARKED, **MOVED, "legacy_rows": 0, "parked_after_flip": True}, Left.TWO_POINTERS),
+        ({"state": State.PARKED, **MOVED, "legacy_rows": 0, "paired": True}, Left.TWO_POINTERS),
         (
-            {"state": State.PARKED, **OUT, "exists": False, "legacy_rows": 0, "parked_after_flip": True},
+            {"state": State.PARKED, **OUT, "exists": False, "legacy_rows": 0, "paired": True},
             None,
         ),
         ({"state": State.FLIPPED, **MOVED, "legacy_rows": 0}, None),

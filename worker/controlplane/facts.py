@@ -45,7 +45,8 @@ class DatasetFacts:
     direction: Direction | None
     claim: int | None
     park_code: str | None
-    parked_after_flip: bool
+    paired: bool
+    """Two names hold its table, or may: ``reroot.pairs``."""
     commits_last_day: int = 0
     """Succeeded log rows of the last 24 hours, by the database's clock."""
     case_twin: bool = False

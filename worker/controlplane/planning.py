@@ -92,11 +92,12 @@ SELECT coalesce(p.id, n.dataset_id)::text AS dataset_id, p.id IS NOT NULL AS exi
        coalesce(n.succeeded_rows, 0)::bigint, coalesce(n.legacy_rows, 0)::bigint,
        coalesce(n.legacy_identifiers, 0), n.source_identifier,
        coalesce(n.source_shared, false), coalesce(n.target_shared, false),
-       m.state, m.direction, m.claim, m.park_code, m.state = 'parked' AND m.flipped_at IS NOT NULL,
+       m.state, m.direction, m.claim, m.park_code, r.dataset_id IS NOT NULL,
        coalesce(n.recent_rows, 0)::bigint, coalesce(n.case_twin, false), w.strategy, coalesce(w.set_by_operator, false)
 FROM places p
 FULL JOIN tables n ON n.dataset_id = p.id
 LEFT JOIN reroot.moves m ON m.dataset_id = coalesce(p.id, n.dataset_id)::text
+LEFT JOIN (SELECT DISTINCT dataset_id FROM reroot.pairs) r ON r.dataset_id = m.dataset_id
 LEFT JOIN reroot.warehouses w ON w.warehouse = p.warehouse
 WHERE {scope}
 ORDER BY p.catalog_slug COLLATE "C" NULLS LAST, p.schema_slug COLLATE "C" NULLS LAST, coalesce(p.id, n.dataset_id)
@@ -148,7 +149,6 @@ def _facts(row: tuple[Any, ...]) -> DatasetFacts:
     values: dict[str, Any] = dict(zip(_FIELDS, row, strict=True))
     values["state"] = values["state"] and State(values["state"])
     values["direction"] = values["direction"] and Direction(values["direction"])
-    values["parked_after_flip"] = bool(values["parked_after_flip"])
     values["strategy"] = values["strategy"] and Strategy(values["strategy"])
     return DatasetFacts(**values)
 

@@ -120,6 +120,18 @@ class WorkerAlive:
 
 
 @dataclass(frozen=True, slots=True)
+class Pairs:
+    """Datasets whose table two names hold, or may (``reroot.pairs``)."""
+
+    in_grace: int
+    """Flipped."""
+    between_attempts: int
+    """Queued: registered and not flipped, or on the way back."""
+    parked: int
+    """Nothing ends these but a person."""
+
+
+@dataclass(frozen=True, slots=True)
 class Status:
     """Everything that ``reroot status`` says."""
 
@@ -128,6 +140,7 @@ class Status:
     due: int
     """Rows that a worker could take now, running ones included: what the autoscaler counts."""
     in_grace: int
+    pairs: Pairs
     oldest: Oldest | None
     rate: Rate
     waiting: tuple[Waiting, ...]
@@ -150,6 +163,7 @@ def status(connection: Connection, scope: Scope = EVERYTHING) -> Status:
     with translated(), connection.transaction():
         connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
         [(running, due, in_grace)] = read(_COUNTS, chosen)
+        [pairs] = read(_PAIRS, chosen)
         [rate] = read(_RATE, chosen)
         oldest = read(_OLDEST, chosen)
         return Status(
@@ -157,6 +171,7 @@ def status(connection: Connection, scope: Scope = EVERYTHING) -> Status:
             running=running,
             due=due,
             in_grace=in_grace,
+            pairs=Pairs(*pairs),
             oldest=Oldest(*oldest[0]) if oldest else None,
             rate=Rate(RATE_SECONDS, *rate),
             waiting=tuple(Waiting(*row) for row in read(_WAITING, shown)),
@@ -202,6 +217,14 @@ SELECT count(*) FILTER (WHERE attempt_started_at IS NOT NULL),
        count(*) FILTER (WHERE state = 'flipped' AND not_before > now())
 FROM reroot.moves
 WHERE state IN ('queued', 'flipped') AND {scope}
+"""
+
+_PAIRS: Final = """
+SELECT count(DISTINCT dataset_id) FILTER (WHERE state = 'flipped'),
+       count(DISTINCT dataset_id) FILTER (WHERE state = 'queued'),
+       count(DISTINCT dataset_id) FILTER (WHERE state = 'parked')
+FROM reroot.pairs JOIN reroot.moves USING (dataset_id)
+WHERE {scope}
 """
 
 _OLDEST: Final = """

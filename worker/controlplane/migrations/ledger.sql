@@ -147,3 +147,28 @@ LEFT JOIN (
     GROUP BY p.dataset_id
 ) o USING (dataset_id)
 WHERE m.state IN ('queued', 'flipped') AND m.not_before <= now();
+
+-- Names that hold a dataset's table, or may, beside the one that the resolver gives: the name that a flip has left, until
+-- it is withdrawn; the legacy name of a move that is being taken back; a registration before the flip, between attempts
+-- too; a pointer in quarantine. Maintenance through such a name deletes what the resolver's name needs.
+CREATE VIEW reroot.pairs AS
+SELECT dataset_id, identifier, min(since) AS since
+FROM (
+    SELECT m.dataset_id,
+           CASE m.direction WHEN 'out' THEN m.source_identifier ELSE m.target_namespace || '.' || m.table_name END,
+           m.flipped_at
+    FROM reroot.moves m
+    WHERE m.flipped_at IS NOT NULL AND m.state IN ('flipped', 'parked')
+    UNION ALL
+    SELECT m.dataset_id, m.source_identifier, coalesce(m.resolver_changed_at, m.updated_at)
+    FROM reroot.moves m
+    WHERE m.flipped_at IS NULL AND m.direction = 'back' AND m.state IN ('queued', 'parked')
+    UNION ALL
+    SELECT p.dataset_id,
+           CASE p.action WHEN 'register' THEN p.namespace || '.' || p.table_name
+                ELSE 'reroot_withdrawn.' || left(p.table_name, 253 - length(p.id::text)) || '__' || p.id END,
+           p.opened_at
+    FROM reroot.pointers p
+    WHERE p.closed_at IS NULL AND p.action IN ('register', 'withdraw')
+) names (dataset_id, identifier, since)
+GROUP BY dataset_id, identifier;
