@@ -31,7 +31,14 @@ class Lake:
     """An operator, a worker and other programs, on one ledger and one SqlCatalog, or on the REST server at ``rest``."""
 
     def __init__(
-        self, database: str, valkey: str, control_plane: ControlPlaneFixture, folder: Path, *, rest: str = ""
+        self,
+        database: str,
+        valkey: str,
+        control_plane: ControlPlaneFixture,
+        folder: Path,
+        *,
+        rest: str = "",
+        **settings: str,
     ) -> None:
         self.warehouse = folder / "warehouse"
         own = {
@@ -39,7 +46,7 @@ class Lake:
             "REROOT_CATALOG_URI": f"sqlite:///{folder}/catalog.db",
             "REROOT_WAREHOUSE_LOCATION": f"file://{self.warehouse}",
         }
-        catalog = {"REROOT_CATALOG_URI": rest} if rest else own
+        catalog = {**({"REROOT_CATALOG_URI": rest} if rest else own), **settings}
         self.operator = Operator(database, valkey, REROOT_WAREHOUSE=WAREHOUSE, **catalog)
         self.place = Place(control_plane)
         settings = load_settings(dict(self.operator.environment()))
