@@ -38,7 +38,7 @@ class Lake:
         folder: Path,
         *,
         rest: str = "",
-        **settings: str,
+        **changes: str,
     ) -> None:
         self.warehouse = folder / "warehouse"
         own = {
@@ -46,7 +46,7 @@ class Lake:
             "REROOT_CATALOG_URI": f"sqlite:///{folder}/catalog.db",
             "REROOT_WAREHOUSE_LOCATION": f"file://{self.warehouse}",
         }
-        catalog = {**({"REROOT_CATALOG_URI": rest} if rest else own), **settings}
+        catalog = {**({"REROOT_CATALOG_URI": rest} if rest else own), **changes}
         self.operator = Operator(database, valkey, REROOT_WAREHOUSE=WAREHOUSE, **catalog)
         self.place = Place(control_plane)
         settings = load_settings(dict(self.operator.environment()))

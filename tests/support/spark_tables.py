@@ -1,4 +1,4 @@
-"""Tables that Spark wrote (``tests/data/spark``), with every file under its own location. No Spark and no Java needed."""
+"""Tables that Spark wrote (``tests/data/spark``), every file under its own location; no Spark and no Java is needed."""
 
 from __future__ import annotations
 
