@@ -22,6 +22,7 @@ from celery.exceptions import Retry as ShownAsRetry
 from worker.app import app
 from worker.companion import Companion
 from worker.controlplane.connection import ControlPlaneError
+from worker.controlplane.schema import NotMigratedError
 from worker.messages import MOVE_TASK
 from worker.outcome import Busy, Done, Ignored, Outcome, Park, Retry, Wait
 from worker.settings import SettingsError, load_settings
@@ -109,12 +110,12 @@ def _forget_the_names(**_: Any) -> None:
 
 @signals.celeryd_after_setup.connect  # type: ignore[untyped-decorator]
 def _begin(sender: str, **_: Any) -> None:
-    """Before the processes are forked. Settings that would fail every job end the worker here."""
+    """Before the processes are forked. What would fail every job, settings or a schema, ends the worker here."""
     runtimes.worker = sender
     runtimes.parent = os.getpid()
     try:
         runtimes.prepare()
-    except SettingsError as error:
+    except (SettingsError, NotMigratedError) as error:
         sys.exit(str(error))
 
 

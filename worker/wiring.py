@@ -15,8 +15,9 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Final
 
 from worker.catalog_access import CatalogAccess, catalog_connection
-from worker.controlplane.connection import ControlPlaneError
+from worker.controlplane.connection import ControlPlaneAwayError, ControlPlaneError
 from worker.controlplane.ledger import PostgresControlPlane
+from worker.controlplane.schema import require_migrated
 from worker.identifiers import LEGACY_NAMESPACE
 from worker.lakehouse.inspection import inspect_warehouse
 from worker.lakehouse.lakehouse import OpenLakehouse, open_lakehouse, preload
@@ -179,11 +180,16 @@ class Runtimes:
         return runtime
 
     def prepare(self) -> None:
-        """In the parent, before it forks: refuse settings that would fail every job, and import what jobs need.
+        """In the parent, before it forks: refuse what would fail every job, and import what jobs need.
 
-        Raises SettingsError.
+        Raises SettingsError, NotMigratedError.
         """
-        preload(catalog_connection(self.get().settings))
+        settings = self.get().settings
+        try:
+            require_migrated(settings.database())
+        except ControlPlaneAwayError as error:
+            log.warning("not everything is in reach yet", reason=str(error))
+        preload(catalog_connection(settings))
         # A collection in a child writes to every object it visits, and so copies what was shared.
         gc.collect()
         gc.freeze()

@@ -23,6 +23,7 @@ from tests.support.tables import make_table
 from worker.controlplane import inspection
 from worker.controlplane.connection import ControlPlaneAwayError, connect
 from worker.controlplane.election import CLASS
+from worker.controlplane.migrations.steps import here
 from worker.controlplane.workers import note_alive
 from worker.identifiers import LEGACY_NAMESPACE, TableIdentifier
 from worker.lakehouse.rest import RestCatalog as ReadingCatalog
@@ -192,6 +193,8 @@ class TestPostgres:
 
     def test_not_migrated(self, installation: Installation, empty_database: str) -> None:
         installation.database = empty_database
+        with psycopg.connect(empty_database) as connection:
+            connection.execute(here("baseline.sql").read_bytes())
         found = examined(installation.operator())
         assert found.ended.code == 1
         assert found.at("red") == {"postgres schema"}

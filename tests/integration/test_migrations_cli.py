@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from demo.processes import ServiceError
 from tests.support.operator import Operator
 from tests.support.other_programs import rows, session, value
 from tests.support.pgbouncer import PgBouncer
-from worker.controlplane import migrate
+from tests.support.worker_process import WorkerProcess, worker_settings
+from worker.controlplane import migrate, schema
 from worker.controlplane.migrations.steps import here
 
 if TYPE_CHECKING:
@@ -28,7 +30,9 @@ def test_from_an_empty_database_to_a_whole_one_and_back(empty_database: str) -> 
     assert operator.types("db", "current").out == "at revision none, this version needs 0003\n"
     unfinished = operator.types("db", "check")
     assert (unfinished.code, unfinished.out) == (1, "")
-    assert "reroot db upgrade" in unfinished.one_line
+    # Not the command that has just refused.
+    assert "has no workspaces, catalogs, schemas, datasets, iceberg_sync_log" in unfinished.one_line
+    assert unfinished.one_line.endswith(": see REROOT_DATABASE_URL and the role's search_path")
     assert operator.types("db", "upgrade", "--with-baseline").out == "at revision 0003, before: none\n"
     assert operator.types("db", "upgrade").out == "at revision 0003, as before\n"
     whole = operator.types("db", "check")
@@ -42,7 +46,56 @@ def test_check_names_what_is_broken_and_ends_with_1(database: str) -> None:
         connection.execute("DROP INDEX reroot_catalogs_slug")
     checked = Operator(database).types("db", "check")
     assert (checked.code, checked.out) == (1, "")
-    assert checked.one_line == "index reroot_catalogs_slug of catalogs is missing"
+    assert checked.one_line == "index reroot_catalogs_slug of catalogs is missing: reroot db upgrade"
+
+
+def test_check_names_the_command_that_helps(empty_database: str) -> None:
+    operator = Operator(empty_database)
+    with session(empty_database) as connection:
+        connection.execute(here("baseline.sql").read_bytes())
+    assert operator.types("db", "check").one_line == (
+        "the database is at revision none, this version needs 0003: reroot db upgrade"
+    )
+    operator.types("db", "upgrade")
+    with session(empty_database) as connection:
+        connection.execute("UPDATE reroot.alembic_version SET version_num = '9999'")
+    ended = operator.types("db", "check")
+    assert ended.one_line == (
+        "the database is at revision 9999, this version needs 0003: install the version of Reroot that upgraded it"
+    )
+    assert operator.types("db", "upgrade").code == 1
+
+
+def test_the_revision_is_known_without_alembic() -> None:
+    assert schema.revisions()[-1] == migrate.head()
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ("DROP SCHEMA reroot CASCADE", "the database is at revision none, this version needs 0003: reroot db upgrade"),
+        (
+            "UPDATE reroot.alembic_version SET version_num = '0002'",
+            "the database is at revision 0002, this version needs 0003: reroot db upgrade",
+        ),
+    ],
+)
+def test_a_worker_on_a_database_that_is_not_migrated_ends_with_one_line(
+    database: str, valkey: str, tmp_path: Path, change: str, says: str
+) -> None:
+    with session(database) as connection:
+        connection.execute(change.encode())
+    worker = WorkerProcess(tmp_path, worker_settings(database, valkey, tmp_path))
+    with pytest.raises(ServiceError), worker:
+        pass
+    assert worker.text().splitlines()[-1] == says
+    assert "Traceback" not in worker.text()
+
+
+def test_a_later_revision_lets_a_worker_start_in_the_course_of_an_upgrade(database: str) -> None:
+    with session(database) as connection:
+        connection.execute("UPDATE reroot.alembic_version SET version_num = '9999'")
+    schema.require_migrated(database)
 
 
 def test_a_downgrade_that_would_lose_places_ends_with_1(database: str) -> None:

@@ -162,7 +162,8 @@ def _schema(findings: Findings, url: str) -> None:
 
     problems = migrate.check(url)
     for problem in problems:
-        findings.red("schema", problem.removesuffix(": reroot db upgrade"), "reroot db upgrade")
+        says, _, helps = problem.rpartition(": ")
+        findings.red("schema", says, helps)
     if not problems:
         findings.green("schema", f"whole, at revision {migrate.head()}")
 

@@ -23,6 +23,7 @@ from sqlalchemy.exc import DBAPIError
 
 from worker.controlplane.connection import Connection, connect, through_pooler, translated
 from worker.controlplane.migrations.steps import MigrationRefusedError, Patience, Steps, here
+from worker.controlplane.schema import behind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -99,15 +100,17 @@ def head() -> str:
 
 
 def check(url: str) -> list[str]:
-    """What is missing or broken, one line each; empty when the database is as this version needs it.
+    """What is missing or broken, one line each, and behind the last colon what helps.
 
-    ``upgrade`` mends what it can.
+    Empty when the database is as this version needs it.
     """
     with _session(url, _READY, lambda _: None) as (connection, alembic):
+        try:
+            _require_given(connection)
+        except MigrationRefusedError as refusal:
+            return [f"{refusal}: see REROOT_DATABASE_URL and the role's search_path"]
         revision = _revision(alembic)
-        if revision != head():
-            return [f"the database is at revision {revision or 'none'}, this version needs {head()}: reroot db upgrade"]
-        return _broken(connection)
+        return _broken(connection) if revision == head() else [behind(revision)]
 
 
 @contextmanager
@@ -201,8 +204,8 @@ def _require_given(connection: Connection) -> None:
     missing = [name for name in GIVEN if not _has_table(connection, name)]
     if missing:
         raise MigrationRefusedError(
-            f"database {connection.info.dbname} has no {', '.join(missing)}: is it the control plane's?"
-            " (--with-baseline creates its tables for a demo)"
+            f"database {connection.info.dbname} has no {', '.join(missing)}; is it the control plane's?"
+            " (reroot db upgrade --with-baseline creates its tables for a demo)"
         )
     for table, columns in GIVEN.items():
         absent = [column for column in columns if not _has_column(connection, table, column)]

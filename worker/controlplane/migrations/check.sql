@@ -23,16 +23,17 @@ WITH expected (kind, relation, name) AS (
           AND (i.indpred IS NULL OR c.relname = 'reroot_sync_log_dataset')
     )
 )
-SELECT CASE WHEN f.name IS NULL THEN format('%s %s of %s is missing', e.kind, e.name, e.relation)
-            WHEN e.kind = 'trigger' THEN format('trigger %s of %s is disabled: somebody has to enable it', e.name, e.relation)
-            ELSE format('%s %s of %s is not valid', e.kind, e.name, e.relation) END
+SELECT CASE WHEN f.name IS NULL THEN format('%s %s of %s is missing: reroot db upgrade', e.kind, e.name, e.relation)
+            WHEN e.kind = 'trigger' THEN format('trigger %s of %s is disabled: ALTER TABLE %s ENABLE TRIGGER %s', e.name, e.relation,
+                                             e.relation, e.name)
+            ELSE format('%s %s of %s is not valid: reroot db upgrade', e.kind, e.name, e.relation) END
 FROM expected e
 LEFT JOIN found f ON f.kind = e.kind AND f.relation = to_regclass(e.relation) AND f.name = e.name
 WHERE f.whole IS NOT TRUE
 UNION ALL
-SELECT format('index %s is not valid', i.indexrelid::regclass)
+SELECT format('index %s is not valid: reroot db upgrade', i.indexrelid::regclass)
 FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
 WHERE c.relnamespace = to_regnamespace('reroot') AND NOT i.indisvalid
 UNION ALL
-SELECT 'no index of iceberg_sync_log begins with dataset_id: every flip would scan the log'
+SELECT 'no index of iceberg_sync_log begins with dataset_id, so that every flip scans the log: reroot db upgrade'
 FROM log_index WHERE NOT fits
