@@ -184,7 +184,7 @@ def _show_entry(entry: history.OpenEntry, screen: Screen) -> None:
 
 def _show_event(event: history.Event, screen: Screen) -> None:
     letter = f" ({event.transition})" if event.transition else ""
-    arrow = f"  {event.from_state or 'new'} -> {event.to_state}" if event.transition else ""
+    arrow = f"  {event.from_state or 'new'} -> {event.to_state or 'removed'}" if event.transition else ""
     screen.line(f"  {event.at.strftime('%Y-%m-%d %H:%M:%S')}  {event.event}{letter}{arrow}")
     for key, value in event.detail.items():
         screen.line(f"    {key} {value}")

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from producer import (
+    cli_cancel,
     cli_check,
     cli_config,
     cli_database,
@@ -78,6 +79,7 @@ for _name, _command in (
     ("status", cli_status.status),
     ("show", cli_show.show),
     ("retry", cli_retry.retry),
+    ("cancel", cli_cancel.cancel),
     ("revert", cli_revert.revert),
     ("resolve", cli_resolve.resolve),
     ("warehouse", cli_warehouse.warehouse),

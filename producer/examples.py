@@ -32,6 +32,10 @@ EXAMPLES: Final = {
         "reroot retry --code name_taken --catalog sales",
         "reroot retry --all --limit 100",
     ),
+    "cancel": (
+        "reroot cancel DATASET",
+        "reroot cancel --all --workspace ID",
+    ),
     "revert": (
         "reroot revert DATASET",
         "reroot revert --all --catalog sales --yes",

@@ -28,12 +28,13 @@ class Progress:
     total: int
     counts: Counter[State] = field(default_factory=Counter)
     parked: list[str] = field(default_factory=list)
+    cancelled: int = 0
     elapsed: float = 0.0
 
     @property
     def settled(self) -> int:
         """Datasets that this wait is over for."""
-        return self.counts.total()
+        return self.counts.total() + self.cancelled
 
     @property
     def rate(self) -> float | None:
@@ -48,14 +49,15 @@ class Progress:
 
 def wait(
     dataset_ids: Sequence[str],
-    ask: Callable[[list[str]], dict[str, State]],
+    ask: Callable[[list[str]], dict[str, State | None]],
     *,
     clock: Callable[[], float],
     pause: Callable[[float], None],
 ) -> Iterator[Progress]:
     """Ask until none is queued any more; yields after every answer.
 
-    ``ask`` gives the state of those that are no longer queued. Whatever it raises ends the wait.
+    ``ask`` gives the state of those that are no longer queued, None for what was cancelled. Whatever it raises
+    ends the wait.
     """
     waiting = set(dataset_ids)
     progress = Progress(total=len(waiting))
@@ -63,6 +65,9 @@ def wait(
     while True:
         for dataset_id, state in ask(sorted(waiting)).items():
             waiting.discard(dataset_id)
+            if state is None:
+                progress.cancelled += 1
+                continue
             progress.counts[state] += 1
             if state is State.PARKED:
                 progress.parked.append(dataset_id)

@@ -55,6 +55,8 @@ def wait_for(connection: Connection, dataset_ids: list[str], screen: Screen) -> 
 def summary(progress: Progress) -> str:
     """The line at the end: ``flipped 12, done 3, parked 1 in 45 s``."""
     parts = [f"{state} {progress.counts[state]:,}" for state in State if progress.counts[state]]
+    if progress.cancelled:
+        parts.append(f"cancelled {progress.cancelled:,}")
     return f"{', '.join(parts)} in {age(progress.elapsed)}."
 
 

@@ -74,7 +74,7 @@ class Stage:
         written = self.execute(
             "SELECT transition, from_state, to_state FROM reroot.move_events WHERE transition <> 'a'"
         )
-        legal = {(t.letter, t.source and t.source.value, t.target.value) for t in TRANSITIONS}
+        legal = {(t.letter, t.source and t.source.value, t.target and t.target.value) for t in TRANSITIONS}
         assert set(written) <= legal, set(written) - legal
 
     def subject(self, *, catalog: str = "Sales", schema: str = "Europe", queued: bool = True) -> Subject:

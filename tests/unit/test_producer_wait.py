@@ -10,13 +10,13 @@ from worker.moves.machine import State
 class Ledger:
     """Answers in turn, and a clock that moves only when somebody pauses."""
 
-    def __init__(self, *answers: dict[str, State]) -> None:
+    def __init__(self, *answers: dict[str, State | None]) -> None:
         self.answers = list(answers)
         self.asked: list[list[str]] = []
         self.now = 100.0
         self.pauses: list[float] = []
 
-    def ask(self, ids: list[str]) -> dict[str, State]:
+    def ask(self, ids: list[str]) -> dict[str, State | None]:
         self.asked.append(ids)
         return self.answers.pop(0)
 

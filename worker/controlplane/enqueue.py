@@ -40,12 +40,14 @@ CREATE TEMPORARY TABLE reroot_batch (
 ) ON COMMIT DROP
 """
 
+# A move that was cancelled left its events: no claim is ever given twice.
 # In the ids' order, so that two who plan the same datasets at once wait for each other and never deadlock.
 _PLAN = """
 WITH planned AS (
-    INSERT INTO reroot.moves (dataset_id, workspace_id, source_identifier, table_name, target_namespace)
-    SELECT dataset_id, workspace_id, source_identifier, table_name, target_namespace
-    FROM pg_temp.reroot_batch
+    INSERT INTO reroot.moves (dataset_id, workspace_id, source_identifier, table_name, target_namespace, claim)
+    SELECT dataset_id, workspace_id, source_identifier, table_name, target_namespace,
+           coalesce((SELECT max(e.claim) FROM reroot.move_events e WHERE e.dataset_id = b.dataset_id), 0)
+    FROM pg_temp.reroot_batch b
     WHERE claim IS NULL
     ORDER BY dataset_id
     ON CONFLICT (dataset_id) DO NOTHING

@@ -188,14 +188,15 @@ def status(connection: Connection, scope: Scope = EVERYTHING) -> Status:
         )
 
 
-def settled(connection: Connection, dataset_ids: Sequence[str]) -> dict[str, State]:
-    """Which of ``dataset_ids`` are no longer queued, and where they stand. Raises ControlPlaneError."""
+def settled(connection: Connection, dataset_ids: Sequence[str]) -> dict[str, State | None]:
+    """Which of ``dataset_ids`` are no longer queued, where they stand; None: cancelled. Raises ControlPlaneError."""
     with translated():
         rows = connection.execute(
-            "SELECT dataset_id, state FROM reroot.moves WHERE dataset_id = ANY(%s) AND state <> 'queued'",
+            "SELECT given.id, m.state FROM unnest(%s::text[]) AS given (id)"
+            " LEFT JOIN reroot.moves m ON m.dataset_id = given.id WHERE m.state IS DISTINCT FROM 'queued'",
             (list(dataset_ids),),
         ).fetchall()
-    return {dataset_id: State(state) for dataset_id, state in rows}
+    return {dataset_id: state and State(state) for dataset_id, state in rows}
 
 
 _CATALOGS: Final = """

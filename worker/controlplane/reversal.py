@@ -23,11 +23,12 @@ from worker.moves.machine import Direction, State
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_FRESH: Final = """
+FRESH: Final = """
     claim = m.claim + 1, attempts = 0, busy_count = 0, busy_since = NULL, park_code = NULL, park_text = NULL,
     park_remedy = NULL, not_before = now(), published_at = NULL, attempt_started_at = NULL, worker = NULL,
     waiting_for = NULL, updated_at = now()
 """
+"""What every order of an operator begins anew; the alias is ``m``."""
 
 _REVERT: Final = """
 WITH picked AS (
@@ -111,7 +112,7 @@ def revert_all(connection: Connection, scope: Scope = EVERYTHING, limit: int | N
     condition, parameters = ledger_condition(scope)
     with translated(), connection.transaction():
         connection.execute(sql.SQL("SET LOCAL lock_timeout = {}").format(sql.Literal(f"{LOCK_SECONDS}s")))
-        query = sql.SQL(_REVERT).format(condition=condition, fresh=sql.SQL(_FRESH))
+        query = sql.SQL(_REVERT).format(condition=condition, fresh=sql.SQL(FRESH))
         return [row[0] for row in connection.execute(query, {**parameters, "limit": limit}).fetchall()]
 
 
@@ -147,7 +148,7 @@ def resolve(connection: Connection, divergence: Diverged, keep: Keep, lost_locat
     with translated(), connection.transaction():
         connection.execute(sql.SQL("SET LOCAL lock_timeout = {}").format(sql.Literal(f"{LOCK_SECONDS}s")))
         done = connection.execute(
-            sql.SQL(_RESOLVE).format(fresh=sql.SQL(_FRESH)),
+            sql.SQL(_RESOLVE).format(fresh=sql.SQL(FRESH)),
             {
                 "dataset": divergence.dataset_id,
                 "claim": divergence.claim,

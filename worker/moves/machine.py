@@ -30,11 +30,11 @@ class Direction(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Transition:
-    """One legal step. ``letter`` names it in the picture and in ``reroot.move_events``."""
+    """One legal step. ``letter`` names it in the picture and in ``reroot.move_events``; no target: it is removed."""
 
     letter: str
     source: State | None
-    target: State
+    target: State | None
     meaning: str
 
 
@@ -50,6 +50,8 @@ TRANSITIONS: Final = (
     Transition("i", State.FLIPPED, State.QUEUED, "revert or resolve: the same machine, direction back"),
     Transition("i", State.DONE, State.QUEUED, "revert or resolve: the same machine, direction back"),
     Transition("i", State.PARKED, State.QUEUED, "revert or resolve: the same machine, direction back"),
+    Transition("j", State.QUEUED, None, "cancelled before anything was changed"),
+    Transition("j", State.QUEUED, State.DONE, "cancelled before anything was changed"),
 )
 
 LEGAL: Final = frozenset((t.source, t.target) for t in TRANSITIONS)
