@@ -57,13 +57,16 @@ class _Decoder:
     """How the records of one schema text are decoded."""
 
     schema: Schema
-    """Of an array of them: a block is one, but for the count before it and the zero behind."""
+    """Of a record with an array of them: a block is one, but for the count before it and the zero behind.
+
+    Not of the array itself: fastavro takes a schema for parsed only where it has a name.
+    """
     fields: Fields
 
 
 def _parsed(**parts: Any) -> Schema:
     fields = [{"name": name, "type": kind} for name, kind in parts.items()]
-    return parse_schema({"type": "record", "name": "part", "fields": fields})
+    return parse_schema({"type": "record", "name": "reroot.part", "fields": fields})
 
 
 def _fixed(name: str, size: int) -> dict[str, Any]:
@@ -80,12 +83,13 @@ class AvroFile:
     """An open Avro file. Raises ReadError where it is none."""
 
     def __init__(self, file: BinaryIO) -> None:
-        self._file = _Bounded(file, _BUFFER)  # type: ignore[arg-type]  # a RawIOBase, see Storage.open
-        start = self._file.peek(len(MAGIC))[: len(MAGIC)]
+        self._file = _buffered(file)
+        start = self._file.read(len(MAGIC))
         if start == ENCRYPTED:
             raise ReadError(SoakFault.UNSUPPORTED, "cannot be read: it is encrypted")
         if start != MAGIC:
             raise ReadError(SoakFault.DAMAGED, "cannot be understood: it is no Avro file")
+        self._file.seek(0)
         header: Any = schemaless_reader(self._file, _HEADER, None)
         self._meta: Mapping[str, bytes] = header["meta"]
         self._sync: bytes = header["sync"]
@@ -100,14 +104,16 @@ class AvroFile:
         decoder = _decoder(self._meta["avro.schema"])
         for count, data in self.blocks():
             array = io.BytesIO(_zigzag(count) + data + b"\0")
-            yield from schemaless_reader(array, decoder.schema, None)  # type: ignore[misc]  # a list
+            block: Any = schemaless_reader(array, decoder.schema, None)
+            yield from block["records"]
 
     def blocks(self) -> Iterator[tuple[int, bytes]]:
         """The number of records of each block that has any, and its content decompressed."""
         codec = self._meta.get("avro.codec", b"null").decode()
         if codec not in _CODECS:
             raise ReadError(SoakFault.UNSUPPORTED, f"cannot be read: its compression {codec!r} is not known here")
-        while self._file.peek(1):
+        while self._file.read(1):
+            self._file.seek(-1, io.SEEK_CUR)
             block: Any = schemaless_reader(self._file, _BLOCK, None)
             if block["sync"] != self._sync:
                 raise ReadError(SoakFault.DAMAGED, "cannot be understood: a mark between two of its blocks is damaged")
@@ -123,6 +129,15 @@ class AvroFile:
         """Whether the file's last bytes are the mark with which every block ends."""
         file.seek(-_SYNC, io.SEEK_END)
         return file.read(_SYNC) == self._sync
+
+
+def _buffered(file: BinaryIO) -> BinaryIO:
+    """The content of a short file, else a buffer over it."""
+    content = file.read(_BUFFER)
+    if len(content) < _BUFFER:
+        return io.BytesIO(content)
+    file.seek(0)
+    return _Bounded(file, _BUFFER)  # type: ignore[arg-type]  # a RawIOBase, see Storage.open
 
 
 def _too_large() -> ReadError:
@@ -150,7 +165,7 @@ def _zigzag(count: int) -> bytes:
 @lru_cache(maxsize=_SCHEMAS)
 def _decoder(schema: bytes) -> _Decoder:
     record = _plain(msgspec.json.decode(schema))
-    return _Decoder(parse_schema({"type": "array", "items": record}), _fields(record))
+    return _Decoder(_parsed(records={"type": "array", "items": record}), _fields(record))
 
 
 def _plain(schema: Any) -> Any:

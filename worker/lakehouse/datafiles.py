@@ -45,7 +45,7 @@ def open_file(file: DataFile, storage: Storage) -> None:
         with storage.open(file.path, most=_MOST_READ) as stream:
             _READERS.get(file.format, _unknown)(file, _whole_if_short(file, stream))
     except Exception as failure:
-        error = failure if isinstance(failure, ReadError) else read_error(failure)
+        error = read_error(failure)
         if file.encrypted and error.fault is SoakFault.DAMAGED:
             raise ReadError(SoakFault.UNSUPPORTED, f"cannot be read: it is encrypted ({error.why})") from failure
         raise error from failure

@@ -73,21 +73,12 @@ ROWS: Final = (
 
 
 def read_error(failure: Exception) -> ReadError:
-    """The error for whatever a storage client or a decoder raised."""
+    """The error for whatever a storage client or a decoder raised; one that is ours already stays."""
+    if isinstance(failure, ReadError):
+        return failure
     said = told(failure)
     row = next(row for row in ROWS if isinstance(failure, row.exceptions) and re.search(row.sign, said, re.IGNORECASE))
     return ReadError(row.fault, row.text or f"cannot be read: {said}")
-
-
-@contextmanager
-def translated() -> Iterator[None]:
-    """Let nothing but ReadError leave. Raises ReadError."""
-    try:
-        yield
-    except ReadError:
-        raise
-    except Exception as failure:
-        raise read_error(failure) from failure
 
 
 @contextmanager
@@ -98,5 +89,5 @@ def reading(what: str) -> Iterator[None]:
     except SoakError:
         raise
     except Exception as failure:
-        error = failure if isinstance(failure, ReadError) else read_error(failure)
+        error = read_error(failure)
         raise SoakError(error.fault, f"{what} {error.why}") from failure

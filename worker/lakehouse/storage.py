@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final, cast
 from worker.lakehouse.cleaning import told
 from worker.lakehouse.locations import is_local, local_path
 from worker.lakehouse.port import SoakFault
-from worker.lakehouse.reading import ReadError, read_error, translated
+from worker.lakehouse.reading import ReadError, read_error
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -57,8 +57,10 @@ class Storage:
     def open(self, location: str, *, most: int = LARGEST) -> BinaryIO:
         """A file, to be read in pieces, of which no more than ``most`` bytes are read. Raises ReadError."""
         self.opens += 1
-        with translated():
+        try:
             raw = self._on_disk(location) if is_local(location) else self._remote(location)
+        except Exception as failure:
+            raise read_error(failure) from failure
         return cast("BinaryIO", _Counted(raw, self, most))
 
     def certainly_missing(self, location: str, *, beside: str) -> bool:
@@ -70,12 +72,11 @@ class Storage:
 
     def _exists(self, location: str) -> bool | None:
         try:
-            with translated():
-                if is_local(location):
-                    return stat.S_ISREG(os.stat(self._path(location)).st_mode)  # noqa: PTH116 - as in _on_disk
-                return self._client().new_input(location).exists()
-        except ReadError as error:
-            return False if error.fault is SoakFault.MISSING else None
+            if is_local(location):
+                return stat.S_ISREG(os.stat(self._path(location)).st_mode)  # noqa: PTH116 - as in _on_disk
+            return self._client().new_input(location).exists()
+        except Exception as failure:  # noqa: BLE001 - whatever a client raises says no more than that
+            return False if read_error(failure).fault is SoakFault.MISSING else None
 
     def _on_disk(self, location: str) -> Any:
         path = self._path(location)
@@ -123,8 +124,10 @@ class _Counted(io.RawIOBase):
     def read(self, size: int | None = -1) -> bytes:
         if size is None or size < 0:
             return b"".join(iter(lambda: self.read(_PIECE), b""))
-        with translated():
+        try:
             content: bytes = self._raw.read(min(size, self._left + 1))
+        except Exception as failure:
+            raise read_error(failure) from failure
         self._storage.bytes_read += len(content)
         self._left -= len(content)
         if self._left < 0:
@@ -137,13 +140,14 @@ class _Counted(io.RawIOBase):
         return len(content)
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        with translated():
+        try:
             position: int = self._raw.seek(offset, whence)
+        except Exception as failure:
+            raise read_error(failure) from failure
         return position
 
     def tell(self) -> int:
-        with translated():
-            position: int = self._raw.tell()
+        position: int = self._raw.tell()
         return position
 
     def readable(self) -> bool:
@@ -154,8 +158,7 @@ class _Counted(io.RawIOBase):
 
     def close(self) -> None:
         if not self.closed:
-            with translated():
-                self._raw.close()
+            self._raw.close()
         super().close()
 
 
