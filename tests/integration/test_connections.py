@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import traceback
 from contextlib import closing
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+import psycopg
 import pytest
 
 from worker.controlplane.connection import AddressRefusedError, Connection, ControlPlaneAwayError, connect
@@ -15,7 +16,7 @@ from worker.moves.ports import LockLostError
 from worker.outcome import Retry
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from tests.support.controlplane import ControlPlaneFixture
 
@@ -77,6 +78,78 @@ def take_writes(control_plane: ControlPlaneFixture, database: str, *, yes: bool)
     """What connections that are opened from now on may do: as after a failover, the open ones stay as they are."""
     name, value = urlsplit(database).path.removeprefix("/"), "off" if yes else "on"
     control_plane.execute(f"ALTER DATABASE {name} SET default_transaction_read_only = {value}")
+
+
+@pytest.fixture(params=["database", "pooled_database"])
+def given_defaults(
+    request: pytest.FixtureRequest, database: str, control_plane: ControlPlaneFixture
+) -> Callable[..., PostgresControlPlane]:
+    """A control plane, direct or behind a pooler, on a database with these defaults."""
+
+    def made(**defaults: str) -> PostgresControlPlane:
+        name = urlsplit(database).path.removeprefix("/")
+        for setting, value in defaults.items():
+            control_plane.execute(f"ALTER DATABASE {name} SET {setting} = '{value}'")
+        url: str = request.getfixturevalue(request.param)
+        plane = PostgresControlPlane(url, worker="w", warehouse_for=lambda _: "w", attempt_seconds=60)
+        request.addfinalizer(plane.disconnect)
+        return plane
+
+    return made
+
+
+@pytest.mark.parametrize("isolation", ["repeatable read", "serializable"])
+def test_an_attempt_ends_whatever_isolation_the_database_has_as_a_default(
+    given_defaults: Callable[..., PostgresControlPlane], control_plane: ControlPlaneFixture, isolation: str
+) -> None:
+    """The lock comes before the claim, on another connection: a snapshot from then never shows the claim."""
+    plane, dataset = given_defaults(default_transaction_isolation=isolation), planned(control_plane)
+    move = plane.peek(dataset)
+    assert move is not None
+    with plane.lock(dataset, queue_for=None) as lock:
+        assert lock is not None
+        claimed = plane.claim(move)
+        assert claimed is not None
+        assert lock.end(claimed, Retry(1, "why"))
+
+
+def test_a_queue_for_the_lock_that_is_long_for_the_database_ends_as_busy(
+    given_defaults: Callable[..., PostgresControlPlane], control_plane: ControlPlaneFixture, database: str
+) -> None:
+    plane, dataset = given_defaults(statement_timeout="100ms", lock_timeout="50ms"), planned(control_plane)
+    with psycopg.connect(database) as writer:
+        writer.execute("SELECT pg_advisory_xact_lock(hashtext(%s))", (dataset,))
+        with plane.lock(dataset, queue_for=0.4) as lock:
+            assert lock is None
+    with plane.lock(dataset, queue_for=0.4) as lock:
+        assert lock is not None
+
+
+def test_the_transaction_of_a_lock_sets_what_it_needs(
+    given_defaults: Callable[..., PostgresControlPlane], control_plane: ControlPlaneFixture
+) -> None:
+    plane = given_defaults(statement_timeout="1s", synchronous_commit="off")
+    seen: list[Any] = []
+    with plane.lock(planned(control_plane), queue_for=None) as lock:
+        assert lock is not None
+        asked = "SELECT current_setting('statement_timeout'), current_setting('synchronous_commit')"
+        seen = lock._connection.execute(asked).fetchone()  # noqa: SLF001 - nothing else shows it
+    assert seen == ("1min", "on")
+
+
+def test_a_session_sets_what_it_needs(database: str, control_plane: ControlPlaneFixture) -> None:
+    name = urlsplit(database).path.removeprefix("/")
+    for default in ("statement_timeout = 50", "idle_session_timeout = 50", "synchronous_commit = off"):
+        control_plane.execute(f"ALTER DATABASE {name} SET {default}")
+    with closing(connect(database, role="test", statement_seconds=30)) as connection:
+        for setting, value in (
+            ("default_transaction_isolation", "read committed"),
+            ("statement_timeout", "30s"),
+            ("lock_timeout", "5s"),
+            ("idle_session_timeout", "0"),
+            ("synchronous_commit", "on"),
+        ):
+            assert connection.execute(f"SHOW {setting}".encode()).fetchone() == (value,)
 
 
 def test_a_claim_on_a_server_that_takes_no_writes_is_made_on_another_connection(

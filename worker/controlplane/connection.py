@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 import psycopg
-from psycopg import errors, sql
+from psycopg import IsolationLevel, errors, sql
 from psycopg.rows import TupleRow
 
 if TYPE_CHECKING:
@@ -24,6 +24,27 @@ CONNECT_TIMEOUT: Final = 5
 
 _PREPARE_AFTER: Final = 5
 """Uses of a statement after which it is prepared. Planning took a third of the server's processor time for a move."""
+
+
+_UNACKNOWLEDGED_MS: Final = 25_000
+"""After this a connection whose other end does not acknowledge what was sent is lost: as long as keepalives take."""
+
+_ROW_SECONDS: Final = 5.0
+"""How long a statement that has a limit waits for a row or a table that another transaction holds."""
+
+_OWN_SETTINGS: Final = """
+SELECT count(set_config(name, setting, false)) FROM (VALUES
+    ('default_transaction_isolation', 'read committed'),
+    ('statement_timeout', %(statement)s),
+    ('lock_timeout', %(wait)s),
+    ('idle_session_timeout', '0'),
+    ('transaction_timeout', '0'),
+    ('synchronous_commit', coalesce(nullif(current_setting('synchronous_commit'), 'off'), 'on'))
+) AS own (name, setting)
+WHERE pg_backend_pid() = %(pid)s AND current_setting(name, true) IS NOT NULL
+"""
+"""For the session, and not behind a pooler, which tells its clients a process number of its own. Older versions of
+Postgres do not have all of these."""
 
 
 class ControlPlaneError(Exception):
@@ -98,8 +119,14 @@ def plain_url(url: str) -> str:
     return scheme.split("+")[0] + separator + rest
 
 
-def connect(url: str, *, role: str, autocommit: bool = True, prepare: bool = False) -> Connection:
+def connect(
+    url: str, *, role: str, autocommit: bool = True, prepare: bool = False, statement_seconds: float = 0
+) -> Connection:
     """Open a connection named ``reroot-<role>`` in ``pg_stat_activity``.
+
+    Its transactions are read committed, and no statement takes longer than ``statement_seconds`` (0: as long as it
+    likes), whatever the database, the role or the server has as a default. Behind a pooler only the first holds: what
+    is set for a session there is set for other programs too, so that a transaction sets what it needs.
 
     ``prepare``: for statements that are sent again and again. Never behind a pooler: in transaction mode the next
     statement may run on another backend. Raises ControlPlaneAwayError, AddressRefusedError.
@@ -116,14 +143,28 @@ def connect(url: str, *, role: str, autocommit: bool = True, prepare: bool = Fal
                 keepalives_idle=10,
                 keepalives_interval=5,
                 keepalives_count=3,
+                tcp_user_timeout=_UNACKNOWLEDGED_MS,
             )
         except (psycopg.ProgrammingError, UnicodeError):
             # libpq's text quotes what it cannot read, which is the password more often than not.
             raise AddressRefusedError from None
-        if prepare and not through_pooler(connection):
+        connection.isolation_level = IsolationLevel.READ_COMMITTED
+        waiting = min(statement_seconds, _ROW_SECONDS)
+        values = {
+            "pid": connection.info.backend_pid,
+            "statement": milliseconds(statement_seconds),
+            "wait": milliseconds(waiting),
+        }
+        own: Any = connection.execute(_OWN_SETTINGS, values).fetchone()
+        connection.commit()
+        if prepare and own[0]:
             connection.prepare_threshold = _PREPARE_AFTER
-        connection.rollback()
     return connection
+
+
+def milliseconds(seconds: float) -> str:
+    """A duration as Postgres reads it in a setting."""
+    return f"{int(seconds * 1000)}ms"
 
 
 def through_pooler(connection: Connection) -> bool:

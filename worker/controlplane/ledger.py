@@ -117,6 +117,9 @@ WHERE warehouse = %(warehouse)s AND down_until <= clock_timestamp()
 
 _PROBE_SECONDS: Final = 15.0
 
+_STATEMENT_SECONDS: Final = 30.0
+"""For one statement on the second connection; on the lock's each attempt says it anew."""
+
 
 class PostgresControlPlane:
     """The control plane, for one worker process. Connections open at first use and again after a loss.
@@ -286,7 +289,7 @@ class PostgresControlPlane:
 
     def _fresh_second(self) -> Connection:
         if self._second is None or self._second.closed:
-            self._second = connect(self._url, role="ledger", prepare=True)
+            self._second = connect(self._url, role="ledger", prepare=True, statement_seconds=_STATEMENT_SECONDS)
         return self._second
 
     def _fresh_locks(self) -> Connection:

@@ -19,6 +19,7 @@ from worker.controlplane.connection import (
     Connection,
     ControlPlaneAwayError,
     RowsBusyError,
+    milliseconds,
     translated,
 )
 from worker.moves.machine import Direction, State
@@ -37,8 +38,13 @@ _IDLE_MARGIN: Final = 30.0
 _SETTINGS: Final = """
 SELECT set_config('idle_in_transaction_session_timeout', %(idle)s, true),
        set_config('tcp_keepalives_idle', '10', true), set_config('tcp_keepalives_interval', '5', true),
-       set_config('tcp_keepalives_count', '3', true), set_config('lock_timeout', %(wait)s, true)
+       set_config('tcp_keepalives_count', '3', true), set_config('lock_timeout', %(wait)s, true),
+       set_config('statement_timeout', %(statement)s, true),
+       CASE WHEN current_setting('transaction_timeout', true) IS NOT NULL
+            THEN set_config('transaction_timeout', '0', true) END,
+       CASE current_setting('synchronous_commit') WHEN 'off' THEN set_config('synchronous_commit', 'on', true) END
 """
+"""For the lock's transaction, behind a pooler too, whatever the database has as a default."""
 _TRY: Final = (
     _SETTINGS.rstrip() + ", CASE WHEN pg_try_advisory_xact_lock(hashtext(%(dataset)s::text)) THEN pg_backend_pid() END"
 )
@@ -142,8 +148,10 @@ def hold(connection: Connection, dataset_id: str, *, queue_for: float | None, id
     None where somebody else holds the lock. Raises ControlPlaneError.
     """
     values = {
-        "idle": f"{int((idle_seconds + _IDLE_MARGIN) * 1000)}ms",
-        "wait": _LOCK_TIMEOUT if queue_for is None else f"{int(queue_for * 1000)}ms",
+        "idle": milliseconds(idle_seconds + _IDLE_MARGIN),
+        # Longer than it queues: otherwise a lock that is held would look like a server that is away.
+        "statement": milliseconds(idle_seconds + (queue_for or 0)),
+        "wait": _LOCK_TIMEOUT if queue_for is None else milliseconds(queue_for),
         "dataset": dataset_id,
     }
     with translated():
