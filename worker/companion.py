@@ -6,6 +6,7 @@ Must not know: what it does (``worker.sweeper``), Celery.
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 from dataclasses import dataclass, field
@@ -35,7 +36,9 @@ class Companion:
         if self._leaving or (self._process is not None and self._process.poll() is None):
             return
         if self._process is not None:
-            log.warning("the sweeper ended, starting another", code=self._process.returncode)
+            late = self._process.returncode == -signal.SIGALRM
+            why = "its round took too long: Postgres or the broker stands still" if late else "see its own lines"
+            log.warning("the sweeper ended, starting another", code=self._process.returncode, why=why)
         arguments = ["--worker", self.worker, "--queues", ",".join(self.queues), "--concurrency", str(self.concurrency)]
         self._process = subprocess.Popen(  # noqa: S603 - this interpreter and our own module, no shell
             [sys.executable, "-m", "worker.sweeper", *arguments],

@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Final
 
 from worker.app import CeleryDoorbell
 from worker.controlplane.connection import Connection, ControlPlaneError, connect, translated
-from worker.controlplane.election import elected
-from worker.controlplane.topup import DUE_CHANNEL, seconds_until_due, top_up
+from worker.controlplane.election import SWEEP, elected
+from worker.controlplane.topup import DUE_CHANNEL, Work, top_up, work
 from worker.controlplane.workers import note_alive, note_gone
 from worker.doorbell import BrokerAwayError, Doorbell
 from worker.messages import Queue
@@ -39,26 +39,41 @@ SHORTEST_PAUSE: Final = 1.0
 HURRY: Final = 2.0
 """Seconds until the next round after one that sent something: a window that was filled drains meanwhile."""
 
+WORKING: Final = 5.0
+"""Seconds until the next round while there is work: an attempt may have opened a rename and died since."""
+
+LONGEST_ROUND: Final = 30.0
+"""Seconds after which a round is ended by the end of this process: some server stands still, and the worker starts
+another sweeper."""
+
+STATEMENT: Final = 20.0
+"""Seconds for one statement, which is a part of a round."""
+
+LEAVING: Final = 4
+"""Seconds for the way out."""
+
 _PR_SET_PDEATHSIG: Final = 1
 
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """What one round found: how much it sent, and in how many seconds the next row is due (None: none waits)."""
+    """What one round found: how much it sent, and what there is to do."""
 
     sent: int = 0
-    due_in: float | None = None
+    work: Work = field(default_factory=Work)
     lost: bool = False
     """Somebody else was publishing, who may have missed what this round was called for."""
 
 
 def pause(interval: float, last: Round) -> float:
-    """Seconds until the next round: the interval, or less where something is due or still flows."""
+    """Seconds until the next round: the interval, or less where there is work, or something is due or still flows."""
     wanted = [interval]
     if last.sent or last.lost:
         wanted.append(HURRY)
-    if last.due_in is not None:
-        wanted.append(last.due_in)
+    if last.work.now:
+        wanted.append(WORKING)
+    if last.work.due_in is not None:
+        wanted.append(last.work.due_in)
     return max(SHORTEST_PAUSE, min(wanted))
 
 
@@ -71,6 +86,9 @@ class Sweeper:
     queues: Sequence[Queue]
     concurrency: int
     doorbell: Doorbell
+    longest_round: float = LONGEST_ROUND
+    _lost_since: float | None = field(default=None, init=False)
+    """When it began to lose the election, round after round."""
     _working: Connection | None = field(default=None, init=False)
     _listening: Connection | None = field(default=None, init=False)
 
@@ -79,9 +97,10 @@ class Sweeper:
         try:
             working, listening = self._connections()
             note_alive(working, self.worker, self.queues, self.concurrency)
-            with elected(listening) as won:
+            with elected(listening, stand_in=self._winner_is_stuck()) as won:
                 sent = self._top_up(working) if won else 0
-            return Round(sent, seconds_until_due(working), lost=not won)
+            self._lost_since = None if won == SWEEP else self._lost_since or time.monotonic()
+            return Round(sent, work(working), lost=won is None)
         except ControlPlaneError as error:
             log.warning("the control plane failed the round", reason=str(error))
             self.close()
@@ -118,13 +137,17 @@ class Sweeper:
     def _connections(self) -> tuple[Connection, Connection]:
         if self._working is None or self._listening is None:
             self.close()
-            self._working = connect(self.settings.database(), role="sweeper")
+            self._working = connect(self.settings.database(), role="sweeper", statement_seconds=STATEMENT)
             # LISTEN needs Postgres itself. Behind a pooler that is not known of, nothing is ever heard, and the
             # rounds go on by the clock.
-            self._listening = connect(self.settings.direct_database(), role="sweeper")
+            self._listening = connect(self.settings.direct_database(), role="sweeper", statement_seconds=STATEMENT)
             with translated():
                 self._listening.execute(f"LISTEN {DUE_CHANNEL}")
         return self._working, self._listening
+
+    def _winner_is_stuck(self) -> bool:
+        """Whether this one has lost for longer than any round may take."""
+        return self._lost_since is not None and time.monotonic() - self._lost_since > self.longest_round
 
     def _top_up(self, working: Connection) -> int:
         sent = 0
@@ -159,10 +182,18 @@ class Sweeper:
 
 
 def run(sweeper: Sweeper, lifeline: int) -> None:
-    """Rounds, until the other end of ``lifeline`` is gone."""
-    last = sweeper.round()
-    while sweeper.wait(pause(sweeper.settings.sweep_interval_seconds, last), lifeline):
+    """Rounds, until the other end of ``lifeline`` is gone.
+
+    A round that takes too long ends the process, by the kernel: a server that stands still but acknowledges what it is
+    sent is waited for in vain, wherever in the libraries.
+    """
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    lasts = True
+    while lasts:
+        signal.setitimer(signal.ITIMER_REAL, sweeper.longest_round)
         last = sweeper.round()
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        lasts = sweeper.wait(pause(sweeper.settings.sweep_interval_seconds, last), lifeline)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -171,6 +202,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--worker", required=True, help="the worker's name, as it stands in reroot.workers")
     parser.add_argument("--queues", required=True, help="its queues, with commas between")
     parser.add_argument("--concurrency", type=int, default=1, help="its processes")
+    parser.add_argument("--longest-round", type=float, default=LONGEST_ROUND, help="seconds for one round at most")
     given = parser.parse_args(arguments)
     _die_with_parent()
     # Ctrl-C reaches the whole process group; the worker decides when it is over.
@@ -182,10 +214,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         bind(worker=given.worker)
         queues = [Queue(name) for name in given.queues.split(",") if name in set(Queue)]
         with CeleryDoorbell(settings.broker()) as doorbell:
-            sweeper = Sweeper(settings, given.worker, queues, given.concurrency, doorbell)
+            sweeper = Sweeper(settings, given.worker, queues, given.concurrency, doorbell, given.longest_round)
             try:
                 run(sweeper, sys.stdin.fileno())
             finally:
+                signal.alarm(LEAVING)
                 sweeper.leave()
     except SettingsError as error:
         sys.stderr.write(f"{error}\n")

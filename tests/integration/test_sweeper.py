@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import uuid
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -19,7 +20,7 @@ from tests.support.sweeper_process import SweeperProcess
 from tests.support.worker_process import WorkerProcess, worker_settings
 from worker.controlplane.connection import connect
 from worker.controlplane.election import CLASS, SWEEP
-from worker.controlplane.topup import wake
+from worker.controlplane.topup import Work, wake
 from worker.controlplane.workers import alive
 from worker.messages import Queue
 from worker.settings import load_settings
@@ -55,20 +56,24 @@ def sweeper(database: str, valkey: str, tmp_path: Path) -> Iterator[Sweeper]:
 def test_the_pause_is_the_interval_or_less_where_something_is_due_or_flows() -> None:
     assert pause(15, Round()) == 15
     assert pause(15, Round(sent=3)) == 2
-    assert pause(15, Round(due_in=7)) == 7
-    assert pause(15, Round(sent=3, due_in=1.5)) == 1.5
-    assert pause(15, Round(due_in=0.01)) == 1
+    assert pause(15, Round(work=Work(due_in=7))) == 7
+    assert pause(15, Round(sent=3, work=Work(due_in=1.5))) == 1.5
+    assert pause(15, Round(work=Work(due_in=0.01))) == 1
+    assert pause(15, Round(work=Work(now=True))) == 5, "an attempt may run, and leave a rename open"
+    assert pause(15, Round(work=Work(now=True, due_in=7))) == 5
     assert pause(0.2, Round()) == 1
 
 
 def test_a_round_publishes_and_notes_its_worker(sweeper: Sweeper, control_plane: ControlPlaneFixture) -> None:
     ids = planned(control_plane, 3)
     [[before]] = control_plane.execute("SELECT clock_timestamp()")
-    assert sweeper.round() == Round(sent=3, due_in=None)
+    assert sweeper.round() == Round(sent=3, work=Work(now=True))
     assert set(sweeper.doorbell.sent) == set(ids)  # type: ignore[attr-defined]  # the double
     rows = control_plane.execute("SELECT worker, queues, concurrency, seen_at, clock_timestamp() FROM reroot.workers")
     assert [row[:3] for row in rows] == [("one@test", ["moves"], 3)]
     assert before <= rows[0][3] <= rows[0][4]
+    assert sweeper.round() == Round(work=Work(now=True))
+    control_plane.execute("UPDATE reroot.moves SET state = 'done'")
     assert sweeper.round() == Round()
 
 
@@ -78,10 +83,28 @@ def test_who_loses_the_election_publishes_nothing_and_is_alive(
     planned(control_plane, 3)
     with psycopg.connect(database) as winner:
         winner.execute("SELECT pg_advisory_xact_lock(%s, %s)", (CLASS, SWEEP))
-        assert sweeper.round() == Round(lost=True)
+        assert sweeper.round() == Round(work=Work(now=True), lost=True)
         assert pause(15, Round(lost=True)) == 2
         assert control_plane.execute("SELECT count(*) FROM reroot.workers") == [(1,)]
     assert sweeper.round().sent == 3
+
+
+def test_a_winner_that_never_ends_is_stood_in_for(
+    sweeper: Sweeper, control_plane: ControlPlaneFixture, database: str
+) -> None:
+    """Its backend may stand still, and then nothing ends its transaction."""
+    planned(control_plane, 3)
+    sweeper.longest_round = 0
+    with psycopg.connect(database) as winner:
+        winner.execute("SELECT pg_advisory_xact_lock(%s, %s)", (CLASS, SWEEP))
+        assert [sweeper.round().sent, sweeper.round().sent] == [0, 3]
+        planned(control_plane)
+        assert sweeper.round().sent == 1
+    sweeper.round()
+    with psycopg.connect(database) as winner:
+        winner.execute("SELECT pg_advisory_xact_lock(%s, %s)", (CLASS, SWEEP))
+        planned(control_plane)
+        assert sweeper.round().sent == 0, "it has won since"
 
 
 def test_the_election_leaves_the_datasets_keys_alone(
@@ -213,6 +236,57 @@ def test_a_sweeper_process_outlasts_postgres_and_the_broker(
         password = urlsplit(database).password
         assert password
         assert password not in process.text()
+
+
+@contextmanager
+def standing_still(control_plane: ControlPlaneFixture, database: str) -> Iterator[None]:
+    """Every backend that a sweeper of this database has, stopped as by a debugger or a frozen machine."""
+    name = urlsplit(database).path.removeprefix("/")
+    backends = control_plane.execute(
+        "SELECT pid FROM pg_stat_activity WHERE application_name = 'reroot-sweeper' AND datname = %s", (name,)
+    )
+    assert backends
+    for (pid,) in backends:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for (pid,) in backends:
+            os.kill(pid, signal.SIGCONT)
+
+
+def test_a_round_on_a_postgres_that_stands_still_ends_with_its_process_and_another_goes_on(
+    database: str, valkey: str, control_plane: ControlPlaneFixture, tmp_path: Path
+) -> None:
+    """Its kernel acknowledges what is sent, so that no timeout of a connection ends the wait."""
+    settings = worker_settings(database, valkey, tmp_path)
+    broker = Broker(valkey)
+    with SweeperProcess(tmp_path, settings, longest_round=2) as process:
+        wait_until(
+            lambda: control_plane.execute("SELECT count(*) FROM reroot.workers") == [(1,)],
+            seconds=30, what="its first round",
+        )  # fmt: skip
+        # Perhaps in the middle of a round, with the election's lock held.
+        with standing_still(control_plane, database):
+            assert process.wait() == -signal.SIGALRM
+            planned(control_plane, 2)
+            with SweeperProcess(tmp_path, settings, longest_round=2):
+                wait_until(lambda: broker.waiting() == 2, seconds=30, what="another one publishes")
+
+
+def test_a_sweeper_goes_on_where_postgres_stood_still_for_less_than_a_round(
+    database: str, valkey: str, control_plane: ControlPlaneFixture, tmp_path: Path
+) -> None:
+    broker = Broker(valkey)
+    with SweeperProcess(tmp_path, worker_settings(database, valkey, tmp_path)) as process:
+        wait_until(
+            lambda: control_plane.execute("SELECT count(*) FROM reroot.workers") == [(1,)],
+            seconds=30, what="its first round",
+        )  # fmt: skip
+        with standing_still(control_plane, database):
+            planned(control_plane, 2)
+        wait_until(lambda: broker.waiting() == 2, seconds=30, what="it publishes")
+        assert process.alive()
 
 
 def test_two_sweepers_send_each_row_once(

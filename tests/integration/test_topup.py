@@ -13,7 +13,7 @@ import pytest
 from demo.processes import wait_until
 from tests.support.doorbell_double import DoorbellDouble
 from worker.controlplane.connection import connect
-from worker.controlplane.topup import seconds_until_due, top_up
+from worker.controlplane.topup import Work, top_up, work
 from worker.doorbell import BrokerAwayError
 from worker.messages import Queue
 
@@ -364,15 +364,18 @@ def test_queues_without_a_ledger_have_nothing_due(ledger: Ledger) -> None:
     assert ledger.doorbell.sent == []
 
 
-def test_when_the_next_row_is_due_is_known(ledger: Ledger) -> None:
-    assert seconds_until_due(ledger.connection) is None
-    ledger.change(ledger.rows(1), "not_before = now() + interval '2 hours'")
+def test_what_there_is_to_do_now_and_next_is_known(ledger: Ledger) -> None:
+    assert work(ledger.connection) == Work()
     ledger.change(ledger.rows(1), "not_before = now() + interval '1 hour'")
+    ledger.change(ledger.rows(1), "not_before = now() + interval '40 seconds'")
     ledger.change(ledger.rows(1, state="'done'"), "not_before = now() + interval '1 second'")
-    ledger.rows(1)
-    seconds = seconds_until_due(ledger.connection)
-    assert seconds is not None
-    assert 1800 < seconds <= 3600
+    ledger.rows(1, state="'parked'", park_code="'diverged'")
+    found = work(ledger.connection)
+    assert not found.now
+    assert found.due_in is not None
+    assert 30 < found.due_in <= 40
+    ledger.rows(1, attempt_started_at="now()")
+    assert work(ledger.connection).now
 
 
 def test_a_warehouse_that_is_away_is_asked_by_one_and_the_others_stay(ledger: Ledger) -> None:

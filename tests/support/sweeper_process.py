@@ -16,11 +16,14 @@ if TYPE_CHECKING:
 class SweeperProcess:
     """One sweeper for a worker that is only a name."""
 
-    def __init__(self, folder: Path, settings: Mapping[str, str], worker: str = "nobody@test") -> None:
+    def __init__(
+        self, folder: Path, settings: Mapping[str, str], worker: str = "nobody@test", *, longest_round: int = 30
+    ) -> None:
         self.log = folder / "sweeper.log"
         with self.log.open("ab") as sink:
+            more = ["--concurrency", "3", "--longest-round", str(longest_round)]
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "worker.sweeper", "--worker", worker, "--queues", "moves", "--concurrency", "3"],
+                [sys.executable, "-m", "worker.sweeper", "--worker", worker, "--queues", "moves", *more],
                 stdin=subprocess.PIPE,
                 stdout=sink,
                 stderr=subprocess.STDOUT,
@@ -40,6 +43,10 @@ class SweeperProcess:
     def text(self) -> str:
         """What it has logged so far."""
         return self.log.read_text(encoding="utf-8", errors="replace")
+
+    def wait(self) -> int:
+        """Wait until it ends by itself. Returns the exit code."""
+        return self._process.wait(60)
 
     def let_go(self) -> int:
         """Close its lifeline, as the end of a worker does, and wait for its end. Returns the exit code."""

@@ -20,14 +20,18 @@ CLASS: Final = 0x5265726F
 """The first of two integers. One-integer keys are the datasets' own: a key of ours there would be some dataset's."""
 
 SWEEP: Final = 1
+STAND_IN: Final = 3
+"""For whoever sweeps instead, while a winner neither ends its round nor is ended by Postgres."""
 
-LONGEST_ROUND_SECONDS: Final = 60
+LONGEST_ROUND_SECONDS: Final = 30
 """A winner whose node is lost gives the lock back after this."""
 
 
 @contextmanager
-def elected(connection: Connection) -> Iterator[bool]:
+def elected(connection: Connection, *, stand_in: bool = False) -> Iterator[int | None]:
     """Whether this one sweeps now; the lock is held within. ``connection`` does nothing else meanwhile.
+
+    Yields the lock that was won; ``STAND_IN`` only where it is asked for and the other is not free. None: neither.
 
     A transaction's lock, so that it ends with the round whatever happens to it. Raises ControlPlaneError.
     """
@@ -36,5 +40,9 @@ def elected(connection: Connection) -> Iterator[bool]:
             "SELECT set_config('idle_in_transaction_session_timeout', %s, true)",
             (str(LONGEST_ROUND_SECONDS * 1000),),
         )
-        row: Any = connection.execute("SELECT pg_try_advisory_xact_lock(%s, %s)", (CLASS, SWEEP)).fetchone()
-        yield row[0]
+        for lock in (SWEEP, STAND_IN) if stand_in else (SWEEP,):
+            row: Any = connection.execute("SELECT pg_try_advisory_xact_lock(%s, %s)", (CLASS, lock)).fetchone()
+            if row[0]:
+                yield lock
+                return
+        yield None

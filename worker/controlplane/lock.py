@@ -150,7 +150,7 @@ def hold(connection: Connection, dataset_id: str, *, queue_for: float | None, id
     values = {
         "idle": milliseconds(idle_seconds + _IDLE_MARGIN),
         # Longer than it queues: otherwise a lock that is held would look like a server that is away.
-        "statement": milliseconds(idle_seconds + (queue_for or 0)),
+        "statement": milliseconds(idle_seconds + _IDLE_MARGIN + (queue_for or 0)),
         "wait": _LOCK_TIMEOUT if queue_for is None else milliseconds(queue_for),
         "dataset": dataset_id,
     }

@@ -116,15 +116,24 @@ def wake(connection: Connection) -> None:
         connection.execute("SELECT pg_notify(%s, '')", (DUE_CHANNEL,))
 
 
-def seconds_until_due(connection: Connection) -> float | None:
-    """Seconds until the next waiting row is due; None where none waits."""
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What there is to do: something now, running attempts included, and in how many seconds the next row is due."""
+
+    now: bool = False
+    due_in: float | None = None
+    """None: none waits."""
+
+
+def work(connection: Connection) -> Work:
+    """What there is to do in all queues. Raises ControlPlaneError."""
     with translated():
         row: Any = connection.execute(
-            "SELECT extract(epoch FROM min(not_before) - now())::float8 FROM reroot.moves"
-            " WHERE state IN ('queued', 'flipped') AND not_before > now()",
+            "SELECT EXISTS (SELECT FROM reroot.moves WHERE state IN ('queued', 'flipped') AND not_before <= now()),"
+            " (SELECT extract(epoch FROM min(not_before) - now())::float8 FROM reroot.moves"
+            "  WHERE state IN ('queued', 'flipped') AND not_before > now())",
         ).fetchone()
-    seconds: float | None = row[0]
-    return seconds
+    return Work(*row)
 
 
 def _oldest(row: Any) -> Any:
