@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from producer import reach, scope
-from producer.ends import LEFT, OUT_OF_REACH, CommandError
+from producer.ends import LEFT, OUT_OF_REACH, USAGE, CommandError
 from producer.question import Yes, ask
 from producer.screen import Screen
 from worker.controlplane import reversal
@@ -38,6 +38,12 @@ def resolve(dataset: Dataset, *, keep: KeepSide, yes: Yes = False) -> None:
     screen = Screen()
     with reach.controlplane(settings) as connection:
         divergence = _divergence(connection, dataset)
+        if divergence.only not in {None, keep}:
+            raise CommandError(
+                f"{divergence.side(keep)} is a registration of an earlier target: only --keep {divergence.only} can be"
+                " ordered; it shows what is to be written again",
+                USAGE,
+            )
         kept, lost = _sides(settings, connection, divergence, keep)
         _show(screen, kept, lost)
         ask(f"Give up {lost.identifier}?", yes=yes)

@@ -84,6 +84,8 @@ class Park:
     code: ParkCode
     why: str
     remedy: str
+    beside: str | None = None
+    """Of a divergence: the namespace of the name that has diverged from the live one."""
 
 
 Outcome = Done | Ignored | Busy | Wait | Retry | Park

@@ -5,6 +5,7 @@ What the proofs in memory rest on is held here against the real thing, guard by 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -134,8 +135,26 @@ class ControlPlaneEndsContract:
         assert (row.state, row.given_up, row.park_code) == ("flipped" if stays else "queued", "m9", None)
         assert row.direction == ("back" if turns else "out")
         assert row.flipped is stays
-        assert row.old_location == ("m9" if stays else "m1" if is_flipped else None)
+        assert row.old_location == ("m9" if keep_new else "m1" if is_flipped else None)
         assert plane.transitions(dataset)[-1][0] == ("h" if stays else "i" if turns else "g")
+
+    @pytest.mark.parametrize("keep_new", [True, False])
+    @pytest.mark.parametrize("is_flipped", [True, False])
+    def test_a_divergence_from_an_earlier_target_is_decided(
+        self, plane: PlaneSubject, keep_new: bool, is_flipped: bool
+    ) -> None:
+        dataset = plane.dataset()
+        if is_flipped:
+            flipped(plane, dataset)
+        ended(plane, dataset, replace(PARK, beside="asia.tokyo"))
+        turns = is_flipped and not keep_new
+        assert plane.resolve(dataset, keep_new=keep_new, lost_location="m9") is not turns
+        row = plane.row(dataset)
+        moved_on = keep_new and not is_flipped
+        assert (row.state, row.direction) == ("parked" if turns else "flipped" if is_flipped else "queued", "out")
+        assert row.target_namespace == ("asia.tokyo" if moved_on else PLACE)
+        assert row.old_location == ("m9" if moved_on else "m1" if is_flipped else None)
+        assert row.given_up == (None if turns else "m9")
 
     def test_what_was_decided_for_the_old_side_is_planned_anew_when_the_other_is_gone(
         self, plane: PlaneSubject

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 import psycopg
 import pytest
 
+from tests.support.stage import raising
 from worker.controlplane import reversal
 from worker.controlplane.reversal import Keep
+from worker.identifiers import TableIdentifier
 from worker.moves.ports import Strategy
 from worker.outcome import Done, Park, ParkCode, Wait
 
@@ -158,6 +160,84 @@ def resolve(stage: Stage, operator: psycopg.Connection, subject: Subject, keep: 
     lost = stage.catalog.names[subject.new if keep is Keep.OLD else subject.old]
     assert reversal.resolve(operator, divergence, keep, lost)
     return lost
+
+
+def move_schema(stage: Stage, subject: Subject, name: str = "Asia") -> TableIdentifier:
+    """The dataset gets another schema; the name that it would have there."""
+    schema = stage.control_plane.schema(stage.control_plane.catalog(subject.workspace, name), name)
+    stage.execute("UPDATE datasets SET schema_id = %s WHERE id::text = %s", (schema, subject.id))
+    return TableIdentifier.within(stage.control_plane.place(schema), subject.old.name)
+
+
+def registered(stage: Stage, subject: Subject) -> None:
+    """An attempt that died after it had registered the target."""
+    with stage.when("soak", lambda: raising(KeyboardInterrupt())), pytest.raises(KeyboardInterrupt):
+        stage.attempt(subject)
+
+
+def written_to(stage: Stage, *names: TableIdentifier) -> None:
+    for number, name in enumerate(names, 1):
+        stage.catalog.commit(name, rows=100 * number)
+
+
+def parked_between(stage: Stage, operator: psycopg.Connection, subject: Subject) -> reversal.Diverged:
+    assert stage.finish(subject) == "parked"
+    assert stage.parked(subject) == ParkCode.DIVERGED
+    found = reversal.diverged(operator, subject.id)
+    assert found is not None
+    return found
+
+
+class TestResolveAmongTargets:
+    """The dataset's schema has changed: the ledger's target is not the only other name."""
+
+    @pytest.mark.parametrize("keep", list(Keep))
+    def test_a_target_that_was_not_planned(self, stage: Stage, operator: psycopg.Connection, keep: Keep) -> None:
+        subject = stage.subject()
+        target = move_schema(stage, subject)
+        registered(stage, subject)
+        written_to(stage, target, subject.old)
+        found = parked_between(stage, operator, subject)
+        assert (found.old, found.new, found.only) == (subject.old, target, None)
+        lost = stage.catalog.names[target if keep is Keep.OLD else subject.old]
+        assert reversal.resolve(operator, found, keep, lost)
+        assert stage.finish(subject) == "done"
+        assert stage.pointers(subject) == {target} == {stage.live(subject)}
+        assert stage.catalog.load(target).row_count == (210 if keep is Keep.OLD else 110)
+
+    @pytest.mark.parametrize("keep", list(Keep))
+    def test_a_registration_of_an_earlier_target(self, stage: Stage, operator: psycopg.Connection, keep: Keep) -> None:
+        subject = stage.subject()
+        registered(stage, subject)
+        written_to(stage, subject.new, subject.old)
+        target = move_schema(stage, subject)
+        found = parked_between(stage, operator, subject)
+        assert (found.old, found.new, found.only) == (subject.old, subject.new, None)
+        lost = stage.catalog.names[subject.new if keep is Keep.OLD else subject.old]
+        assert reversal.resolve(operator, found, keep, lost)
+        assert stage.finish(subject) == "done"
+        goes_to = target if keep is Keep.OLD else subject.new
+        assert stage.pointers(subject) == {goes_to} == {stage.live(subject)}
+        assert stage.open_entries(subject) == []
+
+    def test_one_that_came_late_after_the_flip(self, stage: Stage, operator: psycopg.Connection) -> None:
+        subject = stage.subject()
+        with stage.when("register", lambda: raising(KeyboardInterrupt())), pytest.raises(KeyboardInterrupt):
+            stage.attempt(subject)
+        first = stage.catalog.names[subject.old]
+        target = move_schema(stage, subject)
+        assert stage.attempt(subject) == Done("flipped")
+        stage.catalog.hold(subject.new, first)
+        written_to(stage, target, subject.new)
+        flipped_long_ago(stage, subject)
+        found = parked_between(stage, operator, subject)
+        assert (found.old, found.new, found.only) == (subject.new, target, Keep.NEW)
+        lost = stage.catalog.names[subject.new]
+        assert not reversal.resolve(operator, found, Keep.OLD, stage.catalog.names[target])
+        assert reversal.resolve(operator, found, Keep.NEW, lost)
+        assert stage.finish(subject) == "done"
+        assert stage.pointers(subject) == {target} == {stage.live(subject)}
+        assert lost in stage.catalog.files
 
 
 class TestResolve:

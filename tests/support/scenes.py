@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from tests.support.catalog_double import Call, CatalogDouble
 from tests.support.faults import Crashed, Fault, PortCall, faults_of
-from tests.support.twin_stage import DATASET, NEW, OLD, Process, TwinStage, struck
+from tests.support.twin_stage import DATASET, ELSEWHERE, NAME, NEW, OLD, Process, TwinStage, struck
 from worker.identifiers import TableIdentifier, quarantine_identifier
 from worker.lakehouse.port import CatalogError, ErrorCode, ErrorKind, SoakFault
 from worker.moves.machine import State
@@ -158,6 +158,52 @@ def _decided(stage: TwinStage, *, keep_new: bool) -> None:
     stage.plane.datasets[DATASET].schema_id = "t"
 
 
+def _stray(stage: TwinStage, *, keep_new: bool) -> None:
+    """A registration of an earlier target was written to, and so was the old name; a person has decided."""
+    dies_at(stage, "soak")
+    stage.engine_commits(NEW)
+    stage.engine_commits(OLD)
+    stage.plane.datasets[DATASET].schema_id = "t"
+    stage.settle()
+    assert stage.row.park_code == ParkCode.DIVERGED
+    assert stage.resolve(keep_new=keep_new)
+
+
+def _changed_since_planned(stage: TwinStage) -> None:
+    """The target is not the planned one, it and the old name were written to, and a person has decided."""
+    stage.plane.datasets[DATASET].schema_id = "t"
+    dies_at(stage, "soak")
+    stage.engine_commits(TableIdentifier.within(ELSEWHERE, NAME))
+    stage.engine_commits(OLD)
+    stage.settle()
+    assert stage.row.park_code == ParkCode.DIVERGED
+    assert stage.resolve(keep_new=True)
+
+
+def _stray_after_the_flip(stage: TwinStage) -> None:
+    """A registration of an earlier target came late, after the flip, and was written to; a person has decided."""
+
+    def strike(process: Process, call: PortCall, perform: Callable[[], Any]) -> Any:
+        if call.method == "register" and not stage.late:
+            return struck(stage, process, call, perform, Fault.LATE)
+        return stage.faults.plainly(call, perform)
+
+    kept, stage.strike = stage.strike, strike
+    stage.attempt()
+    stage.plane.datasets[DATASET].schema_id = "t"
+    assert stage.pass_time_until_due()
+    stage.attempt()
+    stage.strike = kept
+    stage.late_arrive()
+    assert stage.row.state is State.FLIPPED
+    stage.writer_commits()
+    stage.engine_commits(NEW)
+    stage.settle()
+    assert stage.row.park_code == ParkCode.DIVERGED
+    assert not stage.resolve(keep_new=False)
+    assert stage.resolve(keep_new=True)
+
+
 def _set_back(stage: TwinStage) -> None:
     """Another hand has put the live name on an older metadata file."""
     first = stage.catalog.names[OLD]
@@ -293,6 +339,10 @@ SCENES: Final = (
     Scene("register after the schema changed", REGISTER, _another_schema),
     Scene("decided for the new side", REGISTER, lambda stage: _decided(stage, keep_new=True)),
     Scene("decided for the old side", REGISTER, lambda stage: _decided(stage, keep_new=False)),
+    Scene("decided for the old side beside an earlier target", REGISTER, lambda stage: _stray(stage, keep_new=False)),
+    Scene("decided for an earlier target", REGISTER, lambda stage: _stray(stage, keep_new=True)),
+    Scene("decided for a target that was not planned", REGISTER, _changed_since_planned),
+    Scene("decided after the flip, beside an earlier target", REGISTER, _stray_after_the_flip),
     Scene(
         "another hand has set the live name back",
         REGISTER,

@@ -133,6 +133,7 @@ class LockTwin(Lock):
         row, plane = self._plane.moves[self._dataset], self._plane
         if isinstance(outcome, Park):
             row.park_code, row.park_text, row.park_remedy = outcome.code, outcome.why, outcome.remedy
+            row.park_beside = outcome.beside
             self._end(row, State.PARKED, "e" if row.state is State.QUEUED else "f")
             return True
         self._later(row, outcome)

@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from worker.controlplane.reversal import Diverged, Keep, beside_live, new_place
+from worker.identifiers import TableIdentifier
 from worker.moves.machine import Direction, State
 from worker.outcome import ParkCode
 
@@ -44,16 +46,30 @@ class OperatorTwin:
         row = self.plane.moves[dataset_id]
         if row.state is not State.PARKED or row.park_code != ParkCode.DIVERGED:
             return False
+        sides, keep = self.sides(dataset_id), Keep.NEW if keep_new else Keep.OLD
+        if sides.only not in {None, keep}:
+            return False
         row.given_up = lost_location
         row.turned = row.flipped_at is not None and not keep_new
+        row.target_namespace = new_place(sides, keep) or row.target_namespace
+        if keep_new and sides.only is None:
+            row.old_location = lost_location
         if row.flipped_at is None:
             return self._turn(row, State.QUEUED, "g")
         if keep_new:
-            row.old_location = lost_location
             return self._turn(row, State.FLIPPED, "h")
         row.direction = Direction.BACK if row.direction is Direction.OUT else Direction.OUT
         row.flipped_at = None
         return self._turn(row, State.QUEUED, "i")
+
+    def sides(self, dataset_id: str) -> Diverged:
+        """The two names that have diverged."""
+        row = self.plane.moves[dataset_id]
+        names = [TableIdentifier.within(each, row.table_name) for each in (row.source_namespace, row.target_namespace)]
+        old, new = names if row.direction is Direction.OUT else reversed(names)
+        flipped = row.flipped_at is not None
+        found = Diverged(dataset_id, row.claim, row.direction, flipped, old, new, row.workspace_id)
+        return beside_live(found, row.park_beside)
 
     def _turn(self, row: MoveRow, state: State, letter: str) -> bool:
         self.plane.note(row.dataset_id, letter, row.state, state)

@@ -19,11 +19,12 @@ from tests.support.outages import Outage, refusal
 from tests.support.twin_operator import OperatorTwin
 from tests.support.twins import WAREHOUSE, ControlPlaneTwin, DatasetRow, LogRow, MoveRow, PlaneTwin, SchemaRow
 from worker.controlplane.connection import ControlPlaneAwayError
+from worker.controlplane.reversal import Keep
 from worker.identifiers import LEGACY_NAMESPACE, TableIdentifier, quarantine_identifier
 from worker.lakehouse.port import CatalogError
 from worker.moves.attempt import Mover
 from worker.moves.job import Memory
-from worker.moves.machine import WORKABLE, Direction, State
+from worker.moves.machine import WORKABLE, State
 from worker.moves.policy import Policy
 from worker.moves.ports import Action, Written
 from worker.outcome import ParkCode
@@ -277,11 +278,9 @@ class TwinStage:
 
     def resolve(self, *, keep_new: bool) -> bool:
         """A person decides a divergence: what only the other side holds, as it is shown, is given up."""
-        row, names = self.row, self.catalog.names
-        legacy, place = self.old, TableIdentifier.within(row.target_namespace, self.name)
-        old, new = (legacy, place) if row.direction is Direction.OUT else (place, legacy)
-        kept, lost = (new, old) if keep_new else (old, new)
-        if kept not in names or lost not in names:
+        names, sides = self.catalog.names, self.operator.sides(self.dataset)
+        kept, lost = (sides.new, sides.old) if keep_new else (sides.old, sides.new)
+        if kept not in names or lost not in names or sides.only not in {None, Keep.NEW if keep_new else Keep.OLD}:
             return False
         self.account.give_up(names[lost], names[kept])
         return self.operator.resolve(self.dataset, keep_new=keep_new, lost_location=names[lost])

@@ -74,6 +74,7 @@ class MoveRow:
     park_code: str | None = None
     park_text: str | None = None
     park_remedy: str | None = None
+    park_beside: str | None = None
 
     @property
     def source_namespace(self) -> str:

@@ -129,7 +129,7 @@ _LATER: Final = (
 )
 _PARKED: Final = (
     "UPDATE reroot.moves SET state = 'parked', busy_count = 0, busy_since = NULL, waiting_for = NULL,"
-    " park_code = %(code)s, park_text = %(why)s, park_remedy = %(remedy)s," + _ENDED
+    " park_code = %(code)s, park_text = %(why)s, park_remedy = %(remedy)s, park_beside = %(beside)s," + _ENDED
 )
 _KEPT: Final = (
     "UPDATE reroot.pointers SET closed_at = clock_timestamp(), outcome = 'kept'"
@@ -254,9 +254,10 @@ class PostgresLock:
         match outcome:
             case Done() | Ignored():
                 return False
-            case Park(code, why, remedy):
+            case Park(code, why, remedy, beside):
                 letter = "e" if move.state is State.QUEUED else "f"
                 values |= {"code": code.value, "why": why, "remedy": remedy, "event": "parked", "letter": letter}
+                values["beside"] = beside
                 values["detail"] = _detail(code=code.value, why=why)
                 ledger = _PARKED
             case Busy(after, why) | Wait(after, why) | Retry(after, why):

@@ -7,7 +7,7 @@ Must not know: any catalog, what a decision costs (the command shows that first)
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
 
@@ -55,7 +55,8 @@ SELECT count(*) FROM reroot.moves WHERE state IN ('flipped', 'done') AND directi
 """
 
 _DIVERGED: Final = """
-SELECT claim, direction, flipped_at IS NOT NULL, source_identifier, target_namespace, table_name, workspace_id
+SELECT claim, direction, flipped_at IS NOT NULL, source_identifier, target_namespace, table_name, workspace_id,
+       park_beside
 FROM reroot.moves WHERE dataset_id = %s AND state = 'parked' AND park_code = 'diverged'
 """
 
@@ -63,7 +64,8 @@ _RESOLVE: Final = """
 WITH resolved AS (
     UPDATE reroot.moves m
     SET state = %(to)s, direction = %(direction)s, given_up = %(lost)s,
-        old_location = CASE WHEN %(to)s = 'flipped' THEN %(lost)s ELSE old_location END,
+        old_location = CASE WHEN %(left_is_lost)s THEN %(lost)s ELSE old_location END,
+        target_namespace = coalesce(%(place)s, target_namespace),
         flipped_at = CASE WHEN %(to)s = 'flipped' THEN flipped_at END, {fresh}
     WHERE dataset_id = %(dataset)s AND state = 'parked' AND claim = %(claim)s
     RETURNING dataset_id, claim
@@ -96,6 +98,8 @@ class Diverged:
     old: TableIdentifier
     new: TableIdentifier
     workspace_id: str
+    only: Keep | None = None
+    """The live side, where no other can be kept: the divergence is with a registration of an earlier target."""
 
     def side(self, keep: Keep) -> TableIdentifier:
         """The identifier of one side."""
@@ -131,19 +135,32 @@ def diverged(connection: Connection, dataset_id: str) -> Diverged | None:
         row: Any = connection.execute(_DIVERGED, (dataset_id,)).fetchone()
     if row is None:
         return None
-    claim, direction, flipped, source, place_namespace, name, workspace = row
+    claim, direction, flipped, source, place_namespace, name, workspace, beside = row
     way = Direction(direction)
     legacy = TableIdentifier.within(source.removesuffix("." + name), name)
     place = TableIdentifier.within(place_namespace, name)
     old, new = (legacy, place) if way is Direction.OUT else (place, legacy)
-    return Diverged(dataset_id, claim, way, flipped, old, new, workspace)
+    return beside_live(Diverged(dataset_id, claim, way, flipped, old, new, workspace), beside)
+
+
+def beside_live(between: Diverged, namespace: str | None) -> Diverged:
+    """The divergence of the live name and the one in ``namespace``, which an earlier target may have made."""
+    if namespace is None:
+        return between
+    beside = TableIdentifier.within(namespace, between.old.name)
+    if between.flipped:
+        return replace(between, old=beside, only=None if beside == between.old else Keep.NEW)
+    fits = beside == between.new or between.direction is Direction.OUT
+    return replace(between, new=beside, only=None if fits else Keep.OLD)
 
 
 def resolve(connection: Connection, divergence: Diverged, keep: Keep, lost_location: str) -> bool:
     """Order that one side is kept. ``lost_location`` is what the person was shown of the other: nothing else is lost.
 
-    False where the row has changed since it was read. Raises ControlPlaneError.
+    False where the row has changed since it was read, or that side cannot be kept. Raises ControlPlaneError.
     """
+    if divergence.only not in {None, keep}:
+        return False
     to, letter, direction = _way(divergence, keep)
     with translated(), connection.transaction():
         connection.execute(sql.SQL("SET LOCAL lock_timeout = {}").format(sql.Literal(f"{LOCK_SECONDS}s")))
@@ -157,9 +174,17 @@ def resolve(connection: Connection, divergence: Diverged, keep: Keep, lost_locat
                 "direction": direction.value,
                 "kept": str(divergence.side(keep)),
                 "lost": lost_location,
+                "left_is_lost": keep is Keep.NEW and divergence.only is None,
+                "place": new_place(divergence, keep),
             },
         ).fetchone()
     return done is not None
+
+
+def new_place(divergence: Diverged, keep: Keep) -> str | None:
+    """The namespace that the move goes to from now on, where the decision says so: before the flip, the kept side's."""
+    kept = keep is Keep.NEW and not divergence.flipped and divergence.direction is Direction.OUT
+    return ".".join(divergence.new.namespace) if kept else None
 
 
 def _way(divergence: Diverged, keep: Keep) -> tuple[State, str, Direction]:

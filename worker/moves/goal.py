@@ -47,8 +47,8 @@ def goal_of(job: Job) -> Goal | Park:
 
 def _out(job: Job) -> Goal | Park:
     column, place = job.dataset.iceberg_namespace, job.dataset.place
-    if job.move.given_up is not None:
-        place = job.move.target_namespace  # a person chose between two names: this is one, whatever the schema is now
+    if job.move.given_up is not None and job.move.given_up == job.move.old_location:
+        place = job.move.target_namespace  # a person gave the old side up for this one, whatever the schema is now
     if column is not None:
         if column in {place, job.move.target_namespace}:
             return Goal(job.left, job.named(column), column, column)

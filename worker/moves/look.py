@@ -157,7 +157,7 @@ def _both(source: Table, target: Table, evidence: Evidence) -> Step | Park:
         case Relation.FORKED if evidence.given_up == source.metadata_location:
             return Step.GO_ON
         case Relation.FORKED:
-            return diverged(source, target)
+            return diverged(target, live=source)
 
 
 def _only_new(target: Table, evidence: Evidence) -> Step | Park:
@@ -206,13 +206,14 @@ def refuse_difference(standing: Table, source: Table) -> None:
             raise SoakError(SoakFault.DAMAGED, why)
 
 
-def diverged(left: Table, right: Table) -> Park:
+def diverged(beside: Table, live: Table) -> Park:
     """Both names were written to, and neither holds all: name what each side has alone."""
     return Park(
         ParkCode.DIVERGED,
-        f"{left.identifier} and {right.identifier} have diverged:"
-        f" {_alone(left, right)} only in the first, {_alone(right, left)} only in the second",
+        f"{beside.identifier} and {live.identifier} have diverged:"
+        f" {_alone(beside, live)} only in the first, {_alone(live, beside)} only in the second",
         "`reroot resolve --keep old|new` shows what each side would lose; both pointers stay until then",
+        beside=".".join(beside.identifier.namespace),
     )
 
 

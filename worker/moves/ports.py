@@ -94,6 +94,7 @@ class Move:
     target_namespace: str
     table_uuid: str | None
     old_location: str | None
+    """Where the name that is left pointed to at the flip, or when a person gave that side up."""
     old_sequence_number: int | None
     given_up: str | None
     """The metadata location that a person gave up by ``resolve``: the only one that may be lost."""

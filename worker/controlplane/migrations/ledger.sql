@@ -50,6 +50,8 @@ CREATE TABLE reroot.moves (
     park_code           text,
     park_text           text,
     park_remedy         text,
+    -- Of a divergence: the namespace of the name that has diverged from the live one.
+    park_beside         text,
     updated_at          timestamptz NOT NULL DEFAULT now(),
     CONSTRAINT moves_parked_says_why CHECK ((state = 'parked') = (park_code IS NOT NULL))
 );
