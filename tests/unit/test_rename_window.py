@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from tests.support.catalog_double import CatalogDouble
 from tests.support.scenes import dies_at
-from tests.support.twin_stage import DATASET, NEW, Process, TwinStage
+from tests.support.twin_stage import DATASET, NEW, OLD, Process, TwinStage
 from worker.lakehouse.port import CatalogError, ErrorCode, ErrorKind
 from worker.moves.machine import State
 from worker.moves.policy import Policy
@@ -61,3 +63,14 @@ def test_a_clean_yes_to_the_way_back_is_looked_after() -> None:
     assert swallowed
     assert stage.row.state is State.DONE
     assert stage.pointers() == {stage.live}
+
+
+@pytest.mark.parametrize("schema", ["s", "t", None])
+def test_another_table_under_the_name_that_a_rename_left_does_not_stop_the_flip(schema: str | None) -> None:
+    """Also where the table should go elsewhere by now: the way back is closed, and readers must find it."""
+    stage = renamed_and_dead()
+    stage.plane.datasets[DATASET].schema_id = schema
+    stage.another_hand_creates(OLD)
+    stage.settle()
+    assert stage.violations + stage.end_violations() == []
+    assert (stage.row.state, stage.live) == (State.DONE, NEW)

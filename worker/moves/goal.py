@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from worker.identifiers import LEGACY_NAMESPACE
 from worker.moves.machine import Direction
 from worker.outcome import Park, ParkCode
 
@@ -43,6 +44,12 @@ def goal_of(job: Job) -> Goal | Park:
             ParkCode.DATASET_DELETED, "the dataset was deleted before it was moved", "nothing is left to do for it"
         )
     return _out(job) if job.move.direction is Direction.OUT else _back(job)
+
+
+def goal_to(job: Job, source: TableIdentifier, target: TableIdentifier) -> Goal:
+    """The way to a name where the table stands already, whatever the control plane says now."""
+    after = None if target.namespace == (LEGACY_NAMESPACE,) else ".".join(target.namespace)
+    return Goal(source, target, job.dataset.iceberg_namespace, after)
 
 
 def _out(job: Job) -> Goal | Park:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from worker.lakehouse.port import CatalogError, ErrorCode, ErrorKind, Table
 from worker.moves.flipping import flip, flip_of, refused
-from worker.moves.goal import Goal, goal_of
+from worker.moves.goal import Goal, goal_of, goal_to
 from worker.moves.look import Gone, There, Unclear, name_taken
 from worker.moves.machine import State
 from worker.moves.ports import Action, Closed, Entry, Pointer
@@ -74,14 +74,17 @@ def settle(job: Job, entry: Entry) -> Outcome | None:
 
 
 def _settle_there(job: Job, entry: Entry, table: Table, live: TableIdentifier) -> Outcome | None:
-    target, goal = entry.pointer.identifier, goal_of(job)
+    target, goal, left = entry.pointer.identifier, goal_of(job), job.look(live)
+    # Another hand's table under the live name: readers find ours only where it stands, whatever place it has by now.
+    taken = isinstance(left, There) and left.table.uuid != table.uuid
     if not isinstance(goal, Goal) or goal.target != target or goal.adopted:
-        return _rename_back(job, entry, live)
-    left = job.look(live)
-    if isinstance(left, There):
+        if not (taken and job.dataset.exists):
+            return _rename_back(job, entry, live)
+        goal = goal_to(job, live, target)
+    elif isinstance(left, There) and not taken:
         return None  # both names stand, or that answer is an old one: the two looks decide, under this open entry
     # Unknown does not stop the flip, for readers miss the table now; the withdrawal, later, asks again.
-    state = State.DONE if isinstance(left, Gone) else State.FLIPPED
+    state = State.FLIPPED if isinstance(left, Unclear) else State.DONE
     return flip(job, flip_of(job, goal, table, table, state, [entry.id]))
 
 
