@@ -17,7 +17,7 @@ from worker.identifiers import TableIdentifier
 from worker.lakehouse import avro, manifests
 from worker.lakehouse.avro import AvroFile
 from worker.lakehouse.port import SoakFault
-from worker.lakehouse.reading import ReadError
+from worker.lakehouse.reading import ReadError, read_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -54,9 +54,9 @@ def read(content: bytes) -> list[Any]:
 
 
 def fault(content: bytes) -> SoakFault:
-    with pytest.raises(ReadError) as caught:
+    with pytest.raises((ReadError, EOFError)) as caught:
         read(content)
-    return caught.value.fault
+    return read_error(caught.value).fault
 
 
 def deflated(content: bytes) -> bytes:
