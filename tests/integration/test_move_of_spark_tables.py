@@ -64,6 +64,27 @@ def test_each_is_moved_and_none_of_its_objects_changes(lake: Lake, store: Object
     assert [detail.get("warnings") for (detail,) in flips] == [None] * len(NAMES)
 
 
+def test_an_empty_level_in_a_key_waits_for_an_operators_word(lake: Lake, store: ObjectStore) -> None:
+    """Spark reads ``s3://lake//x``; pyarrow's client does not."""
+    dataset, table = lake.place.dataset(), spark_table("v1_parquet")
+    document = json.loads(table.files[table.metadata_location])
+    snapshot = document["snapshots"][-1]
+    content = table.files[snapshot["manifest-list"]]
+    snapshot["manifest-list"] = f"{store.root}/odd//list.avro"
+    where = f"{store.root}/odd/1.metadata.json"
+    for key, body in (("odd//list.avro", content), ("odd/1.metadata.json", json.dumps(document).encode())):
+        store.client().put_object(Bucket=store.bucket, Key=key, Body=body)
+    lake.tables.create_namespace_if_not_exists(lake.old(dataset).namespace)
+    lake.tables.register_table((*lake.old(dataset).namespace, lake.old(dataset).name), where)
+    lake.place.control_plane.log(dataset, snapshot_id=None, row_count=None)
+    assert lake.operator.types("move", "--dataset", dataset).code == 0
+    assert lake.work(dataset) == "parked"
+    assert lake.row(dataset, "park_code") == ("soak_unsupported",)
+    assert f"reroot retry {dataset} --accept soak_unsupported" in lake.operator.types("show", dataset).out
+    assert lake.operator.types("retry", dataset, "--accept", "soak_unsupported").code == 0
+    assert lake.work(dataset, 2) == "done"
+
+
 def test_one_without_its_deletion_vectors_stays_and_the_file_is_named(lake: Lake, store: ObjectStore) -> None:
     dataset = given(lake, store, "v3_parquet")
     gone = next(location for location in spark_table("v3_parquet").files if location.endswith(".puffin"))

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from worker.lakehouse.locations import folder, local_path, normalise
+from worker.lakehouse.locations import folder, local_path, may_be_local, normalise
 
 PATHS = st.text(st.characters(exclude_characters="\0"), min_size=1).map(lambda text: "/" + text.lstrip("/"))
 
@@ -45,3 +45,20 @@ def test_normalising_twice_changes_nothing(path: str) -> None:
 @given(PATHS, PATHS)
 def test_two_places_stay_two(one: str, other: str) -> None:
     assert (normalise(one) == normalise(other)) == (one.lstrip("/") == other.lstrip("/"))
+
+
+@pytest.mark.parametrize(
+    ("told", "local"),
+    [
+        # The setting, the metadata file's location, the table's.
+        ((None, "file:/w/m.json", "/w"), True),
+        (("file:///w", "file:/w/m.json", "/w"), True),
+        (("s3://lake", "file:/w/m.json", "/w"), False),
+        ((None, "s3://lake/m.json", "file:///w"), False),
+        ((None, "file:///w/m.json", "s3://lake"), False),
+        (("file:///w", "s3://lake/m.json", "s3://lake"), False),
+        ((None,), False),
+    ],
+)
+def test_a_warehouse_is_local_where_all_that_is_known_of_it_is(told: tuple[str | None, ...], *, local: bool) -> None:
+    assert may_be_local(*told) is local

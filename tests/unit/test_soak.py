@@ -15,11 +15,12 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.manifest import ManifestContent, ManifestFile, clear_manifest_cache, write_manifest_list
 
+from tests.support.memory_file_io import MemoryFileIO
 from tests.support.tables import make_table, rows_from
 from worker.identifiers import TableIdentifier
 from worker.lakehouse import metadata
 from worker.lakehouse.locations import local_path
-from worker.lakehouse.port import SoakError, Table
+from worker.lakehouse.port import SoakError, SoakFault, Table
 from worker.lakehouse.soak import soak
 from worker.lakehouse.storage import Storage
 
@@ -56,6 +57,12 @@ def refusal(table: Table) -> str:
         soak(table, Storage({}))
     assert len(str(caught.value).splitlines()) == 1
     return str(caught.value)
+
+
+def fault(table: Table) -> SoakFault:
+    with pytest.raises(SoakError) as caught:
+        soak(table, Storage({}))
+    return caught.value.fault
 
 
 def on_disk(location: str) -> Path:
@@ -321,6 +328,38 @@ class TestWhatDoesNotPass:
         rewrite_metadata(written, lambda document: document.update({"snapshots": []}))
         assert "is not among its snapshots" in refusal(table)
 
+    @pytest.mark.parametrize("path", ["file:///dev/zero", "FILE:///dev/zero", "/dev/zero", "/dev/stdin"])
+    def test_a_manifest_list_that_never_ends(self, catalog: SqlCatalog, path: str) -> None:
+        written = make_table(catalog, NAME)
+        rewrite_metadata(written, lambda document: document["snapshots"][0].update({"manifest-list": path}))
+        assert refusal(shown(written)) == f"the manifest list {path} cannot be read: it is no regular file"
+
+    def test_a_path_on_the_workers_disk_in_a_warehouse_that_lies_elsewhere(self, catalog: SqlCatalog) -> None:
+        written = make_table(catalog, NAME)
+        path = manifest_list(written)
+        MemoryFileIO.files["memory://lake/m.json"] = on_disk(written.metadata_location).read_bytes()
+        table = replace(shown(written), metadata_location="memory://lake/m.json")
+        with pytest.raises(SoakError, match=rf"the manifest list file://{path} .* local disk") as caught:
+            soak(table, Storage({"py-io-impl": "tests.support.memory_file_io.MemoryFileIO"}, local=False))
+        MemoryFileIO.files.clear()
+        assert caught.value.fault is SoakFault.UNSUPPORTED
+
+    def test_metadata_that_grows_beyond_measure(self, catalog: SqlCatalog, monkeypatch: pytest.MonkeyPatch) -> None:
+        written = make_table(catalog, NAME)
+        table = shown(written)
+        monkeypatch.setattr(metadata, "LARGEST", 1_000_000)
+        on_disk(written.metadata_location).write_bytes(gzip.compress(b" " * 1_000_001 + b"{}"))
+        assert "decompressed it has more than 1,000,000 bytes" in refusal(table)
+
+    def test_a_data_file_larger_than_its_manifest_says_is_not_read_whole(self, catalog: SqlCatalog) -> None:
+        written = make_table(catalog, NAME)
+        with data_file(written).open("ab") as file:
+            file.truncate(3_000_000_000)
+        storage = Storage({})
+        with pytest.raises(SoakError, match="cannot be read"):
+            soak(shown(written), storage)
+        assert storage.bytes_read < 1_000_000
+
     def test_a_file_that_this_client_may_not_read(self, catalog: SqlCatalog) -> None:
         written = make_table(catalog, NAME)
         table = shown(written)
@@ -328,3 +367,30 @@ class TestWhatDoesNotPass:
         path.unlink()
         path.mkdir()  # even root cannot read a folder
         assert "cannot be read" in refusal(table)
+
+
+class TestWhatOnlyOurReaderCannotRead:
+    def test_a_map_whose_keys_are_optional(self, catalog: SqlCatalog) -> None:
+        schema = pa.schema([pa.field("tags", pa.map_(pa.string(), pa.int64()))])
+        written = catalog_table(catalog, schema)
+        written.append(pa.table({"tags": [[("x", 1)]]}, schema=schema))
+        path = data_file(written)
+        # The key's place in the footer: its repetition, required, and its name.
+        path.write_bytes(path.read_bytes().replace(b"\x25\x00\x18\x03key", b"\x25\x02\x18\x03key"))
+        assert fault(shown(written)) is SoakFault.UNSUPPORTED
+        warnings = soak(shown(written), Storage({}), accept_unsupported=True)
+        assert len(warnings) == 1
+        assert warnings[0].startswith(f"accepted by an operator: the data file file://{path} cannot be read")
+
+    def test_an_encrypted_manifest_list(self, catalog: SqlCatalog) -> None:
+        written = make_table(catalog, NAME)
+        manifest_list(written).write_bytes(b"AGS1" + os.urandom(1000))
+        assert fault(shown(written)) is SoakFault.UNSUPPORTED
+        assert "it is encrypted" in soak(shown(written), Storage({}), accept_unsupported=True)[0]
+
+    def test_what_is_damaged_stays_damaged_whatever_was_accepted(self, catalog: SqlCatalog) -> None:
+        written = make_table(catalog, NAME)
+        data_file(written).unlink()
+        with pytest.raises(SoakError) as caught:
+            soak(shown(written), Storage({}), accept_unsupported=True)
+        assert caught.value.fault is SoakFault.MISSING

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
 from worker.identifiers import TableIdentifier
+from worker.lakehouse.cleaning import told
 from worker.lakehouse.locations import local_path
 from worker.lakehouse.port import Catalog, CatalogError, ErrorCode, SoakError, Table
 
@@ -123,7 +124,7 @@ class Scratch:
                 stream.write(b"reroot doctor")
             files.delete(location)
         except (OSError, ValueError) as error:
-            self._findings.yellow("writing", f"{location} cannot be written: {_first_line(error)}", remedy)
+            self._findings.yellow("writing", f"{location} cannot be written: {told(error)}", remedy)
         else:
             self._findings.green("writing", "a file can be written beside the table, and removed")
 
@@ -198,7 +199,7 @@ class Scratch:
         try:
             load_file_io(dict(self._catalog.storage_options(table))).delete(table.metadata_location)
         except (OSError, ValueError) as error:
-            says = f"left behind: {table.metadata_location}: {_first_line(error)}"
+            says = f"left behind: {table.metadata_location}: {told(error)}"
             self._findings.yellow("clearing", says, "remove it by hand")
             return False
         _remove_folders(table)
@@ -237,7 +238,3 @@ def _attempted(call: Callable[[], object]) -> CatalogError | None:
     except CatalogError as error:
         return error
     return None
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]
