@@ -15,11 +15,13 @@ from demo.processes import wait_until
 from tests.support.plane_on_postgres import PostgresSubject
 from tests.support.plane_story import NEW, OLD, claimed_by, flip_to, flipped
 from worker.moves.ports import Claimed, Written
+from worker.outcome import Busy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tests.support.controlplane import ControlPlaneFixture
+    from tests.support.stage import Stage
     from worker.moves.ports import Lock
 
 pytestmark = [pytest.mark.every_postgres, pytest.mark.timeout(60)]
@@ -72,6 +74,20 @@ def test_a_table_that_another_program_holds_makes_it_busy(
         assert write(lock, claimed, what) is Written.ROWS_BUSY
         other.rollback()
         assert write(lock, claimed, what) is Written.COMMITTED
+
+
+def test_a_table_that_another_program_holds_makes_any_attempt_busy(stage: Stage) -> None:
+    subject = stage.subject()
+    stage.attempt(subject)
+    stage.pass_time(subject)
+    with psycopg.connect(stage.url) as other:
+        with stage.when("load", lambda: other.execute("LOCK TABLE datasets")):
+            assert isinstance(stage.attempt(subject), Busy)  # it asks what the resolver says before it withdraws
+        stage.pass_time(subject)
+        assert isinstance(stage.attempt(subject), Busy)  # at the claim
+        assert stage.row(subject)["attempts"] == 0
+        other.rollback()
+    assert stage.finish(subject) == "done"
 
 
 @pytest.mark.parametrize("table", TABLES)

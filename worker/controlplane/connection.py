@@ -14,6 +14,8 @@ import psycopg
 from psycopg import IsolationLevel, errors, sql
 from psycopg.rows import TupleRow
 
+from worker.moves.ports import HeldError
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -21,6 +23,10 @@ Connection = psycopg.Connection[TupleRow]
 
 CONNECT_TIMEOUT: Final = 5
 """Seconds for one connection attempt."""
+
+TABLE_SECONDS: Final = 0.9
+"""How long a statement of an attempt waits for what another program holds. Shorter than Postgres' own
+``deadlock_timeout`` of a second, after which a program that waits for the dataset's lock would be ended."""
 
 _PREPARE_AFTER: Final = 5
 """Uses of a statement after which it is prepared. Planning took a third of the server's processor time for a move."""
@@ -58,8 +64,8 @@ class ControlPlaneAwayError(ControlPlaneError):
     """
 
 
-class RowsBusyError(ControlPlaneError):
-    """Another transaction holds a row or lock that was asked for without waiting. Nothing was done."""
+class RowsBusyError(ControlPlaneError, HeldError):
+    """Another transaction holds a table, row or lock, and it was not waited for any longer. Nothing was done."""
 
 
 class ControlPlaneRefusedError(ControlPlaneError):
@@ -128,8 +134,10 @@ def connect(
     likes), whatever the database, the role or the server has as a default. Behind a pooler only the first holds: what
     is set for a session there is set for other programs too, so that a transaction sets what it needs.
 
-    ``prepare``: for statements that are sent again and again. Never behind a pooler: in transaction mode the next
-    statement may run on another backend. Raises ControlPlaneAwayError, AddressRefusedError.
+    ``prepare``: for an attempt's statements, which are sent again and again, and wait ``TABLE_SECONDS`` for another
+    program. Never prepared behind a pooler: in transaction mode the next statement may run on another backend.
+
+    Raises ControlPlaneAwayError, AddressRefusedError.
     """
     with translated():
         try:
@@ -149,7 +157,7 @@ def connect(
             # libpq's text quotes what it cannot read, which is the password more often than not.
             raise AddressRefusedError from None
         connection.isolation_level = IsolationLevel.READ_COMMITTED
-        waiting = min(statement_seconds, _ROW_SECONDS)
+        waiting = TABLE_SECONDS if prepare else min(statement_seconds, _ROW_SECONDS)
         values = {
             "pid": connection.info.backend_pid,
             "statement": milliseconds(statement_seconds),

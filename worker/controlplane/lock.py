@@ -16,6 +16,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 from worker.controlplane.connection import (
+    TABLE_SECONDS,
     Connection,
     ControlPlaneAwayError,
     RowsBusyError,
@@ -54,9 +55,6 @@ _QUEUE: Final = (
 )
 """Both end with the backend's number as Postgres has it: a pooler tells its clients another."""
 
-_LOCK_TIMEOUT: Final = "900ms"
-"""How long any statement after the lock waits for a table that another program holds. Shorter than Postgres' own
-``deadlock_timeout`` of a second, after which a program that waits for our lock would be ended."""
 
 _DATASETS: Final = "LOCK TABLE datasets IN ACCESS SHARE MODE NOWAIT"
 _SYNC_LOG: Final = "LOCK TABLE iceberg_sync_log IN ACCESS SHARE MODE NOWAIT"
@@ -151,7 +149,7 @@ def hold(connection: Connection, dataset_id: str, *, queue_for: float | None, id
         "idle": milliseconds(idle_seconds + _IDLE_MARGIN),
         # Longer than it queues: otherwise a lock that is held would look like a server that is away.
         "statement": milliseconds(idle_seconds + _IDLE_MARGIN + (queue_for or 0)),
-        "wait": _LOCK_TIMEOUT if queue_for is None else milliseconds(queue_for),
+        "wait": milliseconds(TABLE_SECONDS if queue_for is None else queue_for),
         "dataset": dataset_id,
     }
     with translated():
@@ -162,7 +160,7 @@ def hold(connection: Connection, dataset_id: str, *, queue_for: float | None, id
             connection.execute(_SETTINGS, values)
             try:
                 with translated():
-                    taken = connection.execute(_QUEUE, values | {"wait": _LOCK_TIMEOUT}).fetchone()
+                    taken = connection.execute(_QUEUE, values | {"wait": milliseconds(TABLE_SECONDS)}).fetchone()
             except RowsBusyError:
                 connection.rollback()
                 return None

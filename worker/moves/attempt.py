@@ -14,7 +14,7 @@ from worker.lakehouse.port import CatalogError, ErrorCode, Lakehouse, SoakError,
 from worker.moves.job import Job, Memory, OutOfTimeError
 from worker.moves.machine import WORKABLE, State
 from worker.moves.place import place
-from worker.moves.ports import CREDENTIALS_REFUSED, Action, ControlPlane, Lock, LockLostError, Move
+from worker.moves.ports import CREDENTIALS_REFUSED, Action, ControlPlane, HeldError, Lock, LockLostError, Move
 from worker.moves.renaming import settle
 from worker.moves.retire import retire
 from worker.moves.strays import finish_withdrawal, take_back
@@ -74,7 +74,11 @@ class Mover:
                 return Retry(0, "the lock's connection was lost: nothing was written, the sweeper sends it again")
 
     def _locked(self, move: Move, lock: Lock, deadline: float) -> Outcome:
-        claimed = self.controlplane.claim(move)
+        try:
+            claimed = self.controlplane.claim(move)
+        except HeldError as error:
+            self.controlplane.note_busy(move, self.policy.busy_after_seconds)
+            return Busy(self.policy.busy_after_seconds, str(error))
         if claimed is None:
             return Ignored("another attempt was faster")
         warehouse = claimed.dataset.warehouse
@@ -90,14 +94,23 @@ class Mover:
                 self.memory,
                 deadline,
             )
-            outcome = _limited(_run(job), job)
-            if isinstance(outcome, Park):
-                outcome = take_back(job, outcome, lambda error: _ended_by(error, job))
+            outcome = _ended(job)
             if claimed.probing and not isinstance(outcome, Wait):
                 self.controlplane.warehouse_back(warehouse)
         if not isinstance(outcome, Done):
             lock.end(claimed, outcome)
         return outcome
+
+
+def _ended(job: Job) -> Outcome:
+    """The attempt's end; before a park our registrations are taken back."""
+    try:
+        outcome = _limited(_run(job), job)
+        if isinstance(outcome, Park):
+            return take_back(job, outcome, lambda error: _ended_by(error, job))
+    except HeldError as error:
+        return Busy(job.policy.busy_after_seconds, str(error))
+    return outcome
 
 
 def _run(job: Job) -> Outcome:

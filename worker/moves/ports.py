@@ -189,6 +189,10 @@ class Written(StrEnum):
     """The claim is no longer ours."""
 
 
+class HeldError(Exception):
+    """Another program holds a table or a row that was asked for; nothing was done."""
+
+
 class LockLostError(Exception):
     """The lock's connection is gone: nothing more may be removed, nothing can be written. The sweeper finds it."""
 
@@ -234,7 +238,7 @@ class Lock(Protocol):
 
 
 class ControlPlane(Protocol):
-    """The control plane as one attempt sees it. Every method may raise ControlPlaneAwayError."""
+    """The control plane as one attempt sees it. Every method may raise ControlPlaneAwayError or HeldError."""
 
     def peek(self, dataset_id: str) -> Move | None:
         """The ledger's row, before the lock; None where it is unknown."""
