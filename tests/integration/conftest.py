@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.support.doctor import Installation
 from tests.support.nightly import NIGHTLY
 from tests.support.stage import Stage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from tests.support.controlplane import ControlPlaneFixture
 
@@ -24,3 +27,9 @@ def stage(database: str, control_plane: ControlPlaneFixture) -> Iterator[Stage]:
     stage = Stage(database, control_plane)
     yield stage
     stage.close()
+
+
+@pytest.fixture
+def installation(database: str, valkey: str, tmp_path: Path) -> Iterator[Installation]:
+    with ExitStack() as leaving:
+        yield Installation(database, valkey, tmp_path, leaving)

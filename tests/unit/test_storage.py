@@ -22,6 +22,7 @@ REMOTE = {"py-io-impl": "tests.support.memory_file_io.MemoryFileIO", "s3.access-
 
 @pytest.fixture
 def memory() -> Iterator[dict[str, bytes]]:
+    MemoryFileIO.made_with.clear()
     MemoryFileIO.files.update({"memory://lake/a": b"abcdef"})
     yield MemoryFileIO.files
     MemoryFileIO.files.clear()
