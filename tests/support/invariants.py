@@ -155,7 +155,7 @@ def _rename(stage: TwinStage, process: Process, source: TableIdentifier, target:
 def _drop(stage: TwinStage, process: Process, identifier: TableIdentifier) -> list[str]:
     if identifier not in stage.catalog.names:
         return []
-    if stage.catalog.names[identifier] == stage.foreign.get(identifier):
+    if not stage.account.knows(stage.catalog.names[identifier]):
         return [f"another hand's table {identifier} is dropped"]
     withdrawals = stage.open_entries(Action.WITHDRAW)
     if not any(identifier in {entry.pointer.identifier, _shelter(entry)} for entry in withdrawals):

@@ -318,6 +318,16 @@ def _quarantine_taken(stage: TwinStage) -> None:
     assert stage.another_hand_creates(shelter)
 
 
+def _left_name_taken_in_the_fence(stage: TwinStage) -> None:
+    """The left name was written to, then fenced; the worker died there, and another table took the left name."""
+    stage.attempt()
+    stage.writer_commits()
+    stage.engine_commits(stage.old)
+    assert stage.pass_time_until_due()
+    dies_at(stage, "rename", after=True)
+    assert stage.another_hand_creates(stage.old)
+
+
 def _adopted(stage: TwinStage) -> None:
     _another_hand(stage)
     stage.plane.datasets[DATASET].iceberg_namespace = ".".join(NEW.namespace)
@@ -378,8 +388,16 @@ SCENES: Final = (
         )
         for where, offers in (("", True), (", where nothing can be renamed", False))
     ),
+    Scene("a data file is gone", REGISTER, _broken, ends=State.PARKED, calls=30),
     Scene("a data file is gone, by rename", RENAME, _broken, ends=State.PARKED, calls=12),
     Scene("another table has the name that was left", REGISTER, _left_name_taken, ends=State.PARKED),
     Scene("another table is in quarantine", REGISTER, _quarantine_taken, ends=State.PARKED),
+    Scene(
+        "another table has the name of a pointer in quarantine",
+        REGISTER,
+        _left_name_taken_in_the_fence,
+        ends=State.PARKED,
+    ),
     Scene("register, every request slow", REGISTER, request_seconds=4.0),
+    Scene("rename, every request slow", RENAME, request_seconds=4.0, window=8.0),
 )

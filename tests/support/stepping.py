@@ -28,6 +28,7 @@ class SteppedAttempt:
         self._fault: Fault | None = None
         self._go, self._stopped = threading.Semaphore(0), threading.Semaphore(0)
         self._failure: BaseException | None = None
+        process.strike = self._pause
         self._thread = threading.Thread(target=self._run, name=process.name, daemon=True)
         self._thread.start()
         self._wait()
@@ -43,14 +44,15 @@ class SteppedAttempt:
         while self.pending is not None:
             self.step(Fault.CRASH_BEFORE)
 
-    def pause(self, call: PortCall, perform: Callable[[], Any]) -> Any:
+    def _pause(self, process: Process, call: PortCall, perform: Callable[[], Any]) -> Any:
         """Called by the attempt: stop here until it is told to go on."""
+        stage = process.at or self._stage
         self.pending = call
         self._stopped.release()
         self._go.acquire()
         if self._fault is None:
-            return self._stage.faults.plainly(call, perform)
-        return struck(self._stage, self.process, call, perform, self._fault)
+            return stage.faults.plainly(call, perform)
+        return struck(stage, process, call, perform, self._fault)
 
     def _run(self) -> None:
         try:

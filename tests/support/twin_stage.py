@@ -7,7 +7,7 @@ lets a fault strike, and there the invariants are looked at, before each request
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -20,13 +20,13 @@ from tests.support.twin_operator import OperatorTwin
 from tests.support.twins import WAREHOUSE, ControlPlaneTwin, DatasetRow, LogRow, MoveRow, PlaneTwin, SchemaRow
 from worker.controlplane.connection import ControlPlaneAwayError
 from worker.controlplane.reversal import Keep
-from worker.identifiers import LEGACY_NAMESPACE, TableIdentifier, quarantine_identifier
+from worker.identifiers import LEGACY_NAMESPACE, QUARANTINE_NAMESPACE, TableIdentifier, quarantine_identifier
 from worker.lakehouse.port import CatalogError
 from worker.moves.attempt import Mover
 from worker.moves.job import Memory
 from worker.moves.machine import WORKABLE, State
 from worker.moves.policy import Policy
-from worker.moves.ports import Action, Written
+from worker.moves.ports import Action, LockLostError, Written
 from worker.outcome import ParkCode
 
 if TYPE_CHECKING:
@@ -58,6 +58,10 @@ class Process:
     name: str = "worker-1"
     dead: bool = False
     memory: Memory = field(default_factory=Memory)
+    strike: Strike | None = None
+    """What becomes of its calls, where that is not the stage's to say."""
+    at: TwinStage | None = None
+    """The dataset that it is at."""
     lock: LockTwin | None = None
     """Of the attempt that it is at."""
     held: tuple[bool, bool] = (False, False)
@@ -66,6 +70,10 @@ class Process:
     """The name that its last request looked at, and what it showed; None where it was another request."""
     asked_at: int = 0
     """How many commits were acknowledged when it was last shown a table; 0 where that answer was no true one."""
+    met_outage: bool = False
+    """In its attempt."""
+    met_fault: bool = False
+    """In its attempt, the loss of its lock included."""
     guarded_at: float = 0.0
     """When it last asked whether the lock is still its own."""
 
@@ -107,12 +115,14 @@ class TwinStage:
         self.strike: Strike = lambda _, call, perform: self.faults.plainly(call, perform)
         self.calls: list[PortCall] = []
         self.late: list[Late] = []
+        self.neighbours: list[TwinStage] = []
+        """Stages of other datasets in the same database and warehouse."""
         self.seen_at = self.plane.now
         """When the table last stood where the resolver sends readers."""
         self.longest_window = 0.0
         """Seconds for which it did not."""
         self.foreign: dict[TableIdentifier, str] = {}
-        """Tables of another hand, and where each was put: by name, its metadata location."""
+        """Tables of another hand: the name that each was put under, and its uuid."""
         self.arriving = False
         """A late request is taking effect: its sender holds nothing any more."""
         for schema, place in (("s", ".".join(NEW.namespace)), ("t", ELSEWHERE)):
@@ -144,16 +154,23 @@ class TwinStage:
         ledger = Between(ControlPlaneTwin(self.plane, process.name), "ledger", self._handler(process))
         lakehouse = Between(self.lakehouse, "lakehouse", self._handler(process))
         mover = Mover(ledger, lakehouse, self.policy, process.memory)
-        process.last_look = None
+        process.at, process.last_look, process.met_outage, process.met_fault = self, None, False, False
         try:
-            return mover.attempt(self.dataset)
+            outcome = mover.attempt(self.dataset)
         except (Crashed, ControlPlaneAwayError):
             return None
         finally:
             process.lock = None
+        return outcome
 
     def _handler(self, process: Process) -> Callable[[PortCall, Callable[[], Any]], Any]:
-        return lambda call, perform: self.handle(process, call, perform)
+        return lambda call, perform: self._concerned(process, call).handle(process, call, perform)
+
+    def _concerned(self, process: Process, call: PortCall) -> TwinStage:
+        """The stage of the dataset that the process is at: an urgent neighbour may come before its own."""
+        if str(call) == "ledger.lock":
+            process.at = next(stage for stage in (self, *self.neighbours) if stage.dataset == call.arguments[0])
+        return process.at or self
 
     def handle(self, process: Process, call: PortCall, perform: Callable[[], Any]) -> Any:
         """One call of a process: struck or not, with a look at the invariants on both sides."""
@@ -165,6 +182,7 @@ class TwinStage:
             process.asked_at = 0
 
         def effect() -> Any:
+            self._be_slow_or_away(process, call)
             self.violations += request_violations(self, process, call)
             if call.method in GUARDED and not (process.held[0] or self.arriving):
                 self.violations.append(f"{call} without having asked whether the lock is still its own")
@@ -172,23 +190,28 @@ class TwinStage:
                 process.asked_at = len(self.account.commits)
             return perform()
 
-        def within_outage() -> Any:
-            refused = refusal(self.outage, call) if self.outage and call.port == "catalog" else None
-            if refused is not None:
-                raise refused
-            return self.strike(process, call, effect)
-
         try:
-            if call.port == "catalog" and self.request_seconds:
-                self.pass_time(self.request_seconds)
-            result = within_outage()
+            result = (process.strike or self.strike)(process, call, effect)
             self._follow(process, call, result)
         except Crashed:
             process.dead = True
             raise
+        except LockLostError:
+            process.met_fault = True
+            raise
         finally:
             self.look()
         return result
+
+    def _be_slow_or_away(self, process: Process, call: PortCall) -> None:
+        if call.port != "catalog":
+            return
+        if self.request_seconds:
+            self.pass_time(self.request_seconds)
+        refused = refusal(self.outage, call) if self.outage else None
+        if refused is not None:
+            process.met_outage = True
+            raise refused
 
     def _follow(self, process: Process, call: PortCall, result: Any) -> None:
         if str(call) == "ledger.lock":
@@ -255,8 +278,7 @@ class TwinStage:
         was = self.catalog.names.get(identifier)
         if was in self.catalog.files:
             location = self.catalog.commit(identifier)
-            if identifier in self.foreign:
-                self.foreign[identifier] = location
+            if not self.account.knows(was):  # another hand's table
                 return
             self.account.acknowledge(location, was, identifier)
             if self.cleaning and identifier == self.live:
@@ -289,15 +311,14 @@ class TwinStage:
         """Another program makes a table of its own under a name that is free, whoever else wants that name."""
         if identifier in self.catalog.names:
             return False
-        self.foreign[identifier] = self.catalog.create(identifier)
+        self.foreign[identifier] = self.catalog.files[self.catalog.create(identifier)].uuid
         self.look()
         return True
 
     def other_hands_leave(self) -> None:
         """Other programs drop what they made."""
-        for identifier, location in self.foreign.items():
-            if self.catalog.names.get(identifier) == location:
-                del self.catalog.names[identifier]
+        for identifier in self._names_of(self.foreign.values()):
+            del self.catalog.names[identifier]
         self.foreign.clear()
 
     def clean_up(self, location: str) -> None:
@@ -326,8 +347,7 @@ class TwinStage:
     def end_violations(self) -> list[str]:
         """What is wrong where nothing is left to do."""
         state, live = self.row.state, self.live
-        moved = [name for name, location in self.foreign.items() if self.catalog.names.get(name) != location]
-        wrongs = [f"another hand's table is not under {name} any more" for name in moved]
+        wrongs = [f"another hand's table is not under {name} any more" for name in sorted(self._foreign_moved())]
         if state is State.PARKED:
             return wrongs + self._parked_violations()
         wrong = {
@@ -340,6 +360,17 @@ class TwinStage:
         }
         return wrongs + [what for what, right in wrong.items() if not right]
 
+    def _names_of(self, uuids: Iterable[str]) -> list[TableIdentifier]:
+        wanted = {location for location, file in self.catalog.files.items() if file.uuid in set(uuids)}
+        return [name for name, location in self.catalog.names.items() if location in wanted]
+
+    def _foreign_moved(self) -> Iterator[TableIdentifier]:
+        """Where another hand's table is gone. In quarantine it is taken for one that we fenced, and given back."""
+        for name, uuid in self.foreign.items():
+            names = self._names_of([uuid])
+            if name not in names and not (names and name.namespace == (QUARANTINE_NAMESPACE,)):
+                yield name
+
     def _parked_violations(self) -> list[str]:
         wrongs = [f"parked, and nobody knows of {name}" for name in sorted(self.pointers() - self._known_names())]
         if not self.account.knows(self.catalog.names.get(self.live)):
@@ -347,9 +378,13 @@ class TwinStage:
         if self.row.flipped_at is None and self.row.park_code not in MAY_LEAVE_A_PAIR:
             # Orphan-file maintenance through a registration that has fallen behind deletes what the live name needs.
             made = {entry.pointer.identifier for entry in self.open_entries(Action.REGISTER)}
-            pairs = sorted(map(str, made & self.pointers() - {self.live}))
+            pairs = [
+                name
+                for name in map(str, made & self.pointers() - {self.live})
+                if name not in (self.row.park_text or "")
+            ]
             wrongs += [
-                f"parked {self.row.park_code} before the flip, and our registration {name} stands" for name in pairs
+                f"parked {self.row.park_code} before the flip beside {name}, and does not say so" for name in pairs
             ]
         return wrongs
 
@@ -363,6 +398,7 @@ def struck(
     meanwhile: Callable[[], object] = lambda: None,
 ) -> Any:
     """The call with the fault, the time that it takes, and what others do at the end of that time."""
+    process.met_fault = True
     stage.pass_time(SECONDS.get(fault, 0.0))
     meanwhile()
     if fault is Fault.LATE:

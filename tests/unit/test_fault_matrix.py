@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from tests.support.faults import Fault, PortCall, faults_of
+from tests.support.faults import SECONDS, Fault, PortCall, faults_of
 from tests.support.nightly import NIGHTLY, QUICK
 from tests.support.outages import Outage, refusal
 from tests.support.scenes import SCENES, Scene
 from tests.support.twin_stage import OLD, Process, TwinStage, struck
 from worker.lakehouse.port import Catalog
 from worker.moves.machine import WORKABLE, State
-from worker.moves.ports import ControlPlane, Lock
+from worker.moves.ports import ControlPlane, Lock, Strategy
 from worker.outcome import MAX_ATTEMPTS
 
 if TYPE_CHECKING:
@@ -71,6 +71,7 @@ COMBINED: Final = (
     *((Redelivery.SWEEPER, writing) for writing in Writing),
     *((Redelivery.AGAIN, writing) for writing in (Writing.NOBODY, Writing.WRITER)),
     *((Redelivery.MEANWHILE, writing) for writing in (Writing.NOBODY, Writing.ENGINE)),
+    *((Redelivery.RETRIED, writing) for writing in (Writing.NOBODY, Writing.ENGINE)),
 )
 
 
@@ -261,6 +262,12 @@ if NIGHTLY:
     @pytest.mark.parametrize("scene", SCENES, ids=lambda scene: scene.name)
     def test_no_pair_of_faults_breaks_an_invariant(scene: Scene, writing: Writing) -> None:
         nothing_is_wrong(second_faults(scene, writing))
+
+
+def test_the_window_of_a_rename_is_two_requests_long_however_slow_they_are() -> None:
+    """The rename, and the look at the new name; the attempt that renamed is the one that flips."""
+    slow = SECONDS[Fault.SLOW]
+    clean(Scene("rename, every request as slow as may be", Strategy.RENAME, request_seconds=slow, window=2 * slow))
 
 
 def test_every_fault_strikes_somewhere_and_every_call_is_struck() -> None:
