@@ -431,6 +431,21 @@ def test_check_passes_when_all_that_could_move_has_and_counts_both_sides(place: 
     text = operator.types("check").out
     assert text.startswith("Nothing movable is left")
     assert "1 dataset in the grace period" in text
+    assert "1 dataset with two names: maintenance leaves out what reroot.pairs lists" in text
+
+
+def test_status_says_which_pairs_do_not_end_soon(place: Place, operator: Operator) -> None:
+    dataset, _ = place.dataset(None), place.dataset(None)
+    operator.types("move", "--all")
+    assert "pairs" not in operator.types("status").out
+    place.control_plane.execute(
+        "INSERT INTO reroot.pointers (dataset_id, claim, action, namespace, table_name, warehouse, table_uuid,"
+        " metadata_location, sequence_number) VALUES (%s, 1, 'register', 'sales.europe', 'ds', 'w', 'u', 'file:/m', 1)",
+        (dataset,),
+    )
+    assert "0 parked, 1 between attempts" in operator.types("status").out
+    ledger.park(place.control_plane, dataset, "forbidden")
+    assert "1 parked, 0 between attempts" in operator.types("status").out
 
 
 def test_check_lists_late_rows_of_done_datasets_and_retry_settles_it(place: Place, operator: Operator) -> None:

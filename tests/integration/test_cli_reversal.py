@@ -182,6 +182,17 @@ def test_a_worker_carries_the_decision_out_and_no_file_goes(lake: Lake, keep: st
     assert (lost,) in journal
 
 
+def test_a_registration_of_an_earlier_target_cannot_be_kept_after_the_flip(lake: Lake) -> None:
+    dataset = lake.diverged()
+    lake.place.control_plane.execute("UPDATE reroot.moves SET park_beside = 'asia.tokyo'")
+    before = lake.everything()
+    ended = lake.operator.types("resolve", dataset, "--keep", "old", "--yes")
+    assert ended.code == 2
+    assert f"asia.tokyo.{lake.old(dataset).name} is a registration of an earlier target" in ended.err
+    assert "only --keep new can be ordered" in ended.err
+    assert lake.everything() == before
+
+
 def test_what_was_committed_after_it_was_shown_is_not_given_up(lake: Lake) -> None:
     dataset = lake.diverged()
     assert lake.operator.types("resolve", dataset, "--keep", "new", "--yes").code == 0

@@ -92,6 +92,15 @@ def test_our_registration_is_withdrawn_first(
     assert stage.open_entries(subject) == []
 
 
+def test_a_registration_that_was_refused_for_good_leaves_no_open_entry(stage: Stage) -> None:
+    subject = stage.subject()
+    with stage.when("register", lambda: raising(REFUSED)):
+        assert stage.finish(subject) == "parked"
+    assert stage.parked(subject) == ParkCode.REFUSED
+    assert stage.pointers(subject) == {subject.old}
+    assert stage.open_entries(subject) == []
+
+
 def test_what_cannot_be_withdrawn_is_said_and_stays_in_the_journal(stage: Stage) -> None:
     subject = stage.subject()
 

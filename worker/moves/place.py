@@ -137,7 +137,7 @@ class _Placing:
             if error.code is ErrorCode.NAMESPACE_MISSING:
                 job.forget_namespace(target.namespace)
             elif error.kind is not ErrorKind.UNKNOWN and not refused:
-                if isinstance(job.look(target), Gone):
+                if error.kind is ErrorKind.PERMANENT and isinstance(job.look(target), Gone):
                     job.controlplane.close(entry, Closed.VOID)
                 raise
         new = job.look(target)
