@@ -342,7 +342,7 @@ def asks_the_ledger(control_plane: ControlPlaneFixture) -> bool:
     return bool(
         control_plane.execute(
             "SELECT 1 FROM pg_stat_activity WHERE datname = current_database()"
-            " AND application_name = 'reroot-producer' AND starts_with(query, 'SELECT dataset_id, state')"
+            " AND application_name = 'reroot-producer' AND starts_with(query, 'SELECT given.id, m.state')"
         )
     )
 
