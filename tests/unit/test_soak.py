@@ -133,6 +133,22 @@ class TestWholeTables:
         assert size > 10_000_000
         assert soaked(written).bytes_read < size / 4
 
+    @pytest.mark.parametrize("keep", [None, 4_000_000])
+    def test_a_column_of_more_than_sixteen_megabytes_is_decoded_too(
+        self, catalog: SqlCatalog, keep: int | None
+    ) -> None:
+        schema = pa.schema([("blob", pa.binary())])
+        written = catalog_table(catalog, schema)
+        blobs = pa.array([os.urandom(1000) for _ in range(20_000)], pa.binary())
+        written.append(pa.table([blobs], schema=schema))
+        if keep is None:
+            soaked(written)
+            return
+        content = bytearray(data_file(written).read_bytes())
+        content[100:keep] = bytes(keep - 100)
+        data_file(written).write_bytes(content)
+        assert "the data file" in refusal(shown(written))
+
     def test_no_snapshot(self, catalog: SqlCatalog) -> None:
         storage = soaked(make_table(catalog, NAME, snapshots=0))
         assert storage.opens == 1

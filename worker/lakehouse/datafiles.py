@@ -26,9 +26,8 @@ _MOST_READ: Final = 64 * 1024 * 1024
 """Bytes that are read of a file at most: a footer of a very wide table has some of them."""
 _WHOLE_CHUNK: Final = 128 * 1024
 _WHOLE_ROWS: Final = 64 * 1024
-"""Bytes and rows up to which a column chunk is decoded whole; of a longer one only the first rows are."""
 _LARGEST_CHUNK: Final = 16 * 1024 * 1024
-"""Bytes up to which a chunk may grow when it is decompressed; a larger one is not decoded."""
+"""Bytes, rows and decompressed bytes up to which a column chunk is decoded whole; else its first rows are."""
 _FIRST_ROWS: Final = 1024
 _BUFFER: Final = 64 * 1024
 
@@ -93,9 +92,11 @@ def _parquet(file: DataFile, stream: BinaryIO) -> None:
         return
     group = parquet.metadata.row_group(0)
     smallest = min((group.column(n) for n in range(group.num_columns)), key=lambda column: column.total_compressed_size)
-    if smallest.total_uncompressed_size > _LARGEST_CHUNK:
-        return
-    whole = smallest.total_compressed_size <= _WHOLE_CHUNK and group.num_rows <= _WHOLE_ROWS
+    whole = (
+        smallest.total_compressed_size <= _WHOLE_CHUNK
+        and smallest.total_uncompressed_size <= _LARGEST_CHUNK
+        and group.num_rows <= _WHOLE_ROWS
+    )
     batches = parquet.iter_batches(
         batch_size=max(1, group.num_rows) if whole else _FIRST_ROWS,
         row_groups=[0],
