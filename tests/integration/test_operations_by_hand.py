@@ -82,7 +82,7 @@ def test_the_query_of_pairs_shows_what_is_parked_after_its_flip(stage: Stage) ->
     stage.catalog.commit(late.new)
     assert stage.finish(late) == "parked"
     pairs = query(stage, "-- Pairs")
-    assert [(row[0], row[1], row[2]) for row in pairs] == [(late.id, str(late.old), str(late.new))]
+    assert [(row[0], row[1], row[3]) for row in pairs] == [(late.id, "parked", str(late.old))]
 
 
 def test_the_query_of_the_quarantine_names_where_the_pointer_is(stage: Stage) -> None:
@@ -91,7 +91,7 @@ def test_the_query_of_the_quarantine_names_where_the_pointer_is(stage: Stage) ->
     stage.pass_time(subject)
     with stage.when("drop", lambda: raising(KeyboardInterrupt())), pytest.raises(KeyboardInterrupt):
         stage.attempt(subject)
-    (row,) = query(stage, "-- Pointers")
+    (row,) = query(stage, "-- Withdrawals")
     place = TableIdentifier.within(QUARANTINE_NAMESPACE, str(row[2]).removeprefix(QUARANTINE_NAMESPACE + "."))
     assert place in stage.catalog.names
 
@@ -104,7 +104,7 @@ def test_the_query_of_the_quarantine_cuts_a_long_name_where_the_worker_does(stag
         " VALUES (%s, 1, 'withdraw', 'datasets', repeat('n', 255), 'w', 'u', 'm', 1) RETURNING id",
         (subject.id,),
     )
-    assert [row[2] for row in query(stage, "-- Pointers")] == [str(quarantine_identifier("n" * 255, entry))]
+    assert [row[2] for row in query(stage, "-- Withdrawals")] == [str(quarantine_identifier("n" * 255, entry))]
 
 
 @pytest.fixture
