@@ -12,7 +12,7 @@ import sys
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Final
 
-from benchmarks import moves, planning, remembering, soaking, where
+from benchmarks import killing, moves, planning, remembering, soaking, where
 from benchmarks.report import machine
 from benchmarks.stack import Services, Stack
 from demo.processes import ServiceError
@@ -25,6 +25,7 @@ NAMES: Final = {
     "soak": "the soak of a large table",
     "moves": "moves per second beside a bare loop, requests and processor time per move",
     "where": "where a move's milliseconds go",
+    "kill": "seconds from a kill inside a rename's window until it is settled",
     "large": "tables with 2,000 snapshots",
     "memory": "a worker's memory over 10,000 moves",
 }
@@ -50,6 +51,7 @@ def main() -> int:
             "soak": lambda: soaking.measure_soak(services.folder / "soak"),
             "moves": lambda: moves.measure_moves(on_catalog(), given.rounds, _loads(given.load), given.patience),
             "where": lambda: where.measure_where(on_catalog(), given.rounds),
+            "kill": lambda: killing.measure_kill(on_catalog(), given.rounds),
             "large": lambda: moves.measure_large(on_catalog()),
             "memory": lambda: remembering.measure_memory(on_catalog(), given.moves),
         }
