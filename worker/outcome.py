@@ -74,7 +74,7 @@ class Retry:
     why: str
     code: ParkCode = ParkCode.EXHAUSTED
     urgent: bool = False
-    """A rename may have happened and the column does not say so yet: never parked, tried again at once."""
+    """A rename may have happened and the column does not say so yet: never parked, tried again within seconds."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -143,6 +143,7 @@ class TestWindow:
         with renaming.when("load", lambda: raising(unclear())):
             assert isinstance(renaming.attempt(subject), Retry)
         assert renaming.row(subject)["state"] == "queued"
+        renaming.pass_time(subject)
         assert renaming.attempt(subject) == Done("done")
 
     def test_a_place_that_changed_meanwhile_gets_the_table_by_way_of_the_old_name(self, renaming: Stage) -> None:

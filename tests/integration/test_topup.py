@@ -411,10 +411,11 @@ def test_a_lost_probe_does_not_keep_the_others_from_asking(ledger: Ledger) -> No
     assert ledger.top_up() == 0
 
 
-def test_what_is_urgent_asks_first_whether_a_warehouse_is_back(ledger: Ledger) -> None:
+def test_what_is_urgent_asks_though_its_warehouse_is_away(ledger: Ledger) -> None:
+    """To settle a rename may need nothing but reads, which go on in Lakekeeper's maintenance mode."""
     ledger.rows(3, warehouse="'away'")
     urgent = urgent_rows(ledger)
     ledger.change(urgent, "warehouse = 'away'")
     ledger.connection.execute("INSERT INTO reroot.warehouses (warehouse, down_until) VALUES ('away', now())")
-    assert ledger.top_up() == 1
-    assert ledger.doorbell.sent == urgent[:1]
+    assert ledger.top_up() == len(urgent)
+    assert sorted(ledger.doorbell.sent) == sorted(urgent)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from urllib3.exceptions import NewConnectionError
 
 from tests.support.faults import CALLS, CHANGES
-from worker.lakehouse.port import CatalogError, ErrorCode, ErrorKind
+from worker.lakehouse.port import CatalogError, ErrorCode, ErrorKind, SoakError, SoakFault
 from worker.lakehouse.rest_answers import Answer
 from worker.lakehouse.rest_errors import error_for, silence_error
 
@@ -42,12 +42,14 @@ _ANSWERS: Final = {
 }
 
 
-def refusal(outage: Outage, call: PortCall) -> CatalogError | None:
+def refusal(outage: Outage, call: PortCall) -> CatalogError | SoakError | None:
     """The error that this call of the catalog meets; None where the outage does not touch it."""
     if call.method not in CALLS:
         if outage is not Outage.STORAGE:
             return None
-        return CatalogError(ErrorCode.UNCLEAR, ErrorKind.TRANSIENT, "storage does not answer")
+        if call.method == "soak":
+            return SoakError(SoakFault.OUTAGE, "the metadata file cannot be read: connection refused")
+        return CatalogError(ErrorCode.STORAGE_AWAY, ErrorKind.TRANSIENT, "the file cannot be read: connection refused")
     if outage is Outage.STORAGE or (outage is Outage.MAINTENANCE and call.method not in CHANGES):
         return None
     about = " ".join(map(str, call.arguments))

@@ -114,6 +114,7 @@ class PointerRow:
     dataset_id: str
     entry: Entry
     outcome: Closed | None = None
+    opened_at: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -171,7 +172,11 @@ class PlaneTwin:
 
     def open_entries(self, dataset_id: str) -> list[Entry]:
         """The open journal entries of a dataset, oldest first."""
-        return [row.entry for row in self.pointers if row.dataset_id == dataset_id and row.outcome is None]
+        return [
+            replace(row.entry, opened_ago=self.now - row.opened_at)
+            for row in self.pointers
+            if row.dataset_id == dataset_id and row.outcome is None
+        ]
 
     def resolved(self, dataset_id: str) -> str:
         """What the resolver says."""
@@ -191,7 +196,7 @@ class PlaneTwin:
     def askable(self, row: MoveRow, *, queue_empty: bool) -> bool:
         """Its warehouse answers, or it is the one job that asks whether it does again."""
         until = self.warehouses.get(row.warehouse or "", WarehouseRow()).down_until
-        if until is None:
+        if until is None or self.urgent(row.dataset_id):
             return True
         its = [each for each in self.moves.values() if each.warehouse == row.warehouse]
         if until > self.now or any((each.published_at or 0.0) > self.now - _PROBE_SECONDS for each in its):
@@ -289,7 +294,7 @@ class ControlPlaneTwin(ControlPlane):
             raise LockLostError("the claim was taken over: nothing more is begun")
         row.table_uuid = row.table_uuid or pointer.table_uuid
         entry = Entry(len(plane.pointers) + 1, action, pointer)
-        plane.pointers.append(PointerRow(dataset, entry))
+        plane.pointers.append(PointerRow(dataset, entry, opened_at=plane.now))
         return entry
 
     def close(self, entry: Entry, how: Closed) -> None:

@@ -116,7 +116,7 @@ class Run:
         at = len(self.stage.calls) - 1
         fault = self.faults.get(at)
         if self.outage is not None and at == self.outage[0]:
-            self._away(self.outage[1], call)
+            self._away(self.outage[1], process, call)
         if call.port == "catalog" and self.stage.late:
             self._since_late += 1
             if self._since_late == ARRIVES_AT:
@@ -129,17 +129,17 @@ class Run:
             self.stage.engine_commits(OLD)
         return struck(self.stage, process, call, perform, fault, self._meanwhile(process))
 
-    def _away(self, outage: Outage, call: PortCall) -> None:
+    def _away(self, outage: Outage, process: Process, call: PortCall) -> None:
         self.stage.outage, self._began = outage, self.stage.plane.now
-        self._attempts_before = self.stage.row.attempts - 1
         refused = refusal(outage, call)
         if refused is not None:
+            process.met_outage = True
             raise refused
 
-    def _outlast(self, made: int) -> None:
-        """One attempt was made during the outage: it has cost nothing. After the last one the outage is over."""
+    def _outlast(self, made: int, attempts: int, *, met: bool) -> None:
+        """One attempt was made during the outage: it costs nothing if it met it. After the last one it is over."""
         row, violations = self.stage.row, self.stage.violations
-        if row.state in WORKABLE and row.attempts > self._attempts_before:
+        if met and row.state in WORKABLE and row.attempts > attempts and not self.stage.catalog.broken:
             violations.append(f"the outage cost an attempt: {row.waiting_for}")
         if made == OUTLASTS:
             self.stage.outage = None
@@ -155,11 +155,11 @@ class Run:
         """Run to the end; what is wrong."""
         stage, process, outlasted = self.stage, Process(), 0
         for _ in range(80):
-            before = len(self.struck)
+            before, attempts = len(self.struck), stage.row.attempts
             stage.attempt(process)
             if stage.outage is not None:
                 outlasted += 1
-                self._outlast(outlasted)
+                self._outlast(outlasted, attempts, met=process.met_outage)
             if process.dead:
                 process = Process()
             if len(self.struck) > before:
@@ -254,6 +254,12 @@ def nothing_is_wrong(runs: Iterator[Run]) -> None:
 @pytest.mark.parametrize("scene", SCENES, ids=lambda scene: scene.name)
 def test_no_single_fault_breaks_an_invariant(scene: Scene) -> None:
     nothing_is_wrong(single_faults(scene))
+
+
+@pytest.mark.parametrize("scene", SCENES, ids=lambda scene: scene.name)
+def test_no_outage_costs_an_attempt(scene: Scene) -> None:
+    """However long it lasts, whichever request meets it first."""
+    nothing_is_wrong(outages(scene))
 
 
 if NIGHTLY:

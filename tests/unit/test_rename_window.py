@@ -40,7 +40,7 @@ def test_a_place_that_is_hidden_is_waited_for_and_never_parked() -> None:
     stage.strike = hiding
     stage.settle()
     assert str(stage.row.state) == State.QUEUED
-    assert stage.plane.to_publish(DATASET)
+    assert stage.pass_time_until_due()
     stage.strike = lambda _, call, perform: stage.faults.plainly(call, perform)
     stage.settle()
     assert stage.row.state is State.DONE

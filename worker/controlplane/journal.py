@@ -34,7 +34,8 @@ again is one whose process died before it closed it."""
 
 ENTRIES_OF: Final = """
 (SELECT json_agg(json_build_array(p.id, p.action, p.namespace, p.table_name, p.table_uuid, p.metadata_location,
-                                  p.sequence_number) ORDER BY p.id)
+                                  p.sequence_number, extract(epoch FROM clock_timestamp() - p.opened_at)::float8)
+                 ORDER BY p.id)
  FROM reroot.pointers p WHERE p.dataset_id = %(dataset)s AND p.closed_at IS NULL)
 """
 """A scalar subquery: the open entries of one dataset, for ``entries``."""
@@ -78,6 +79,7 @@ def entries(rows: list[list[Any]] | None) -> tuple[Entry, ...]:
             number,
             Action(action),
             Pointer(TableIdentifier.within(namespace, name), uuid, location, sequence),
+            opened_ago,
         )
-        for number, action, namespace, name, uuid, location, sequence in rows or ()
+        for number, action, namespace, name, uuid, location, sequence, opened_ago in rows or ()
     )

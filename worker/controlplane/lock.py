@@ -137,7 +137,13 @@ _EVENT: Final = (
     "INSERT INTO reroot.move_events (dataset_id, claim, event, transition, from_state, to_state, worker, detail)"
     " SELECT dataset_id, claim, %(event)s, %(letter)s, %(from)s, state, worker, %(detail)s::jsonb FROM changed"
 )
-"""As many rows as the ledger's statement has changed."""
+"""One for each row that the ledger's statement has changed."""
+_NEWS: Final = (
+    " WHERE NOT EXISTS (SELECT FROM (SELECT e.event, e.detail->>'why' AS why FROM reroot.move_events e"
+    "  WHERE e.dataset_id = %(dataset)s ORDER BY e.id DESC LIMIT 1) last"
+    "  WHERE last.event = %(event)s AND last.why = %(why)s)"
+)
+"""Only where the last event does not say the same: what waits may do so for hours."""
 
 
 def hold(connection: Connection, dataset_id: str, *, queue_for: float | None, idle_seconds: float) -> int | None:
@@ -294,7 +300,11 @@ class PostgresLock:
                     connection.execute("SAVEPOINT ready")
                     for statement in before:
                         self._run(statement, values)
-                    change = f"WITH changed AS ({ledger} RETURNING dataset_id, claim, state, worker) {_EVENT}"
+                    noted = _EVENT + (_NEWS if ledger is _LATER else "")
+                    change = (
+                        f"WITH changed AS ({ledger} RETURNING dataset_id, claim, state, worker), noted AS ({noted})"
+                        " SELECT FROM changed"
+                    )
                     changed = self._run(change, values)
                     for statement in after:
                         self._run(statement, values)

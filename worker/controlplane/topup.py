@@ -151,7 +151,9 @@ class _Marking:
         if room == 0:
             return []
         sendable = _SENDABLE.format(condition=condition, abandoned=_ABANDONED)
-        statement = _MARK.format(sendable=sendable, askable=_ASKABLE.format(sendable=sendable))
+        # What is urgent is asked for in a warehouse that is away, too: it is little, and readers miss it.
+        askable = sql.SQL("true") if urgent else _ASKABLE.format(sendable=sendable)
+        statement = _MARK.format(sendable=sendable, askable=askable)
         parameters = {
             "room": room,
             "urgent": urgent,

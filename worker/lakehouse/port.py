@@ -50,6 +50,8 @@ class ErrorCode(StrEnum):
     UNAVAILABLE = "unavailable"
     """The warehouse as a whole does not answer: refused, 503, scaled to zero."""
     THROTTLED = "throttled"
+    STORAGE_AWAY = "storage_away"
+    """Storage does not answer; the catalog does."""
     NOT_OFFERED = "not_offered"
     INVALID = "invalid"
     UNREADABLE = "unreadable"
@@ -194,7 +196,10 @@ class Catalog(Protocol):
         ...
 
     def file_missing(self, location: str, table: Table) -> bool:
-        """Whether storage certainly has no file there, asked with the storage options of ``table``."""
+        """Whether storage certainly has no file there, asked with the storage options of ``table``.
+
+        Raises CatalogError, STORAGE_AWAY, where storage does not answer.
+        """
         ...
 
 

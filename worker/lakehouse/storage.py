@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final, cast
 
 from worker.lakehouse.cleaning import told
 from worker.lakehouse.locations import is_local, local_path
-from worker.lakehouse.port import SoakFault
+from worker.lakehouse.port import CatalogError, ErrorCode, ErrorKind, SoakFault
 from worker.lakehouse.reading import ReadError, read_error
 
 if TYPE_CHECKING:
@@ -67,6 +67,7 @@ class Storage:
         """Whether storage has no file at ``location``, shown by its having one at ``beside``.
 
         A mount that is gone or a bucket that is out of reach looks like a missing file; the other file tells.
+        Raises CatalogError where storage does not answer.
         """
         return self._exists(location) is False and self._exists(beside) is True
 
@@ -75,8 +76,11 @@ class Storage:
             if is_local(location):
                 return stat.S_ISREG(os.stat(self._path(location)).st_mode)  # noqa: PTH116 - as in _on_disk
             return self._client().new_input(location).exists()
-        except Exception as failure:  # noqa: BLE001 - whatever a client raises says no more than that
-            return False if read_error(failure).fault is SoakFault.MISSING else None
+        except Exception as failure:
+            error = read_error(failure)
+            if error.fault is SoakFault.OUTAGE:
+                raise CatalogError(ErrorCode.STORAGE_AWAY, ErrorKind.TRANSIENT, f"{location} {error.why}") from failure
+            return False if error.fault is SoakFault.MISSING else None
 
     def _on_disk(self, location: str) -> Any:
         path = self._path(location)

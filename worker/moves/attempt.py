@@ -1,20 +1,20 @@
 """One attempt at a dataset: peek, lock, claim, settle, then place or retire, and write how it ended.
 
-Responsible for: the order of these, and the one mapping from a catalog's error to an end.
-Must not know: Celery, SQL, which catalog it is.
+Responsible for: the order of these, and the limit of attempts.
+Must not know: Celery, SQL, which catalog it is, what an outage is (``outage``).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, cast
 
-from worker.identifiers import LEGACY_NAMESPACE
-from worker.lakehouse.port import CatalogError, ErrorCode, Lakehouse, SoakError, SoakFault
+from worker.lakehouse.port import Catalog, CatalogError, Lakehouse, SoakError, SoakFault
 from worker.moves.job import Job, Memory, OutOfTimeError
 from worker.moves.machine import WORKABLE, State
+from worker.moves.outage import Watched, ended_by, excused, storage_away
 from worker.moves.place import place
-from worker.moves.ports import CREDENTIALS_REFUSED, Action, ControlPlane, HeldError, Lock, LockLostError, Move
+from worker.moves.ports import Action, ControlPlane, HeldError, Lock, LockLostError, Move
 from worker.moves.renaming import settle
 from worker.moves.retire import retire
 from worker.moves.strays import finish_withdrawal, take_back
@@ -24,12 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from worker.moves.policy import Policy
-
-_AWAY = frozenset({ErrorCode.UNAVAILABLE, ErrorCode.UNCLEAR, ErrorCode.UNREADABLE, ErrorCode.FILE_MISSING})
-_OF_NAMES = frozenset({ErrorCode.TABLE_MISSING, ErrorCode.NAMESPACE_MISSING, ErrorCode.ALREADY_EXISTS})
-"""What a catalog says of names: it may have been true a moment ago, or of a request sent twice. The next look tells."""
-_MAX_RETRY_AFTER = 300.0
-_CREDENTIALS_WAIT = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,32 +76,28 @@ class Mover:
         if claimed is None:
             return Ignored("another attempt was faster")
         warehouse = claimed.dataset.warehouse
-        if claimed.away_for is not None:
+        # Readers miss its table, and to settle it may need nothing but reads.
+        renaming = any(entry.action is Action.RENAME for entry in claimed.entries)
+        if claimed.away_for is not None and not renaming:
             outcome: Outcome = Wait(claimed.away_for, f"warehouse {warehouse} is away")
         else:
-            job = Job(
-                claimed,
-                lock,
-                self.controlplane,
-                self.lakehouse.catalog(warehouse),
-                self.policy,
-                self.memory,
-                deadline,
-            )
-            outcome = _ended(job)
-            if claimed.probing and not isinstance(outcome, Wait):
+            watched = Watched(self.lakehouse.catalog(warehouse))
+            catalog = cast("Catalog", watched)
+            job = Job(claimed, lock, self.controlplane, catalog, self.policy, self.memory, deadline)
+            outcome = _ended(job, watched)
+            if claimed.probing and watched.works and not isinstance(outcome, Wait):
                 self.controlplane.warehouse_back(warehouse)
         if not isinstance(outcome, Done):
             lock.end(claimed, outcome)
         return outcome
 
 
-def _ended(job: Job) -> Outcome:
+def _ended(job: Job, watched: Watched) -> Outcome:
     """The attempt's end; before a park our registrations are taken back."""
     try:
-        outcome = _limited(_run(job), job)
+        outcome = _limited(excused(_run(job), job, watched), job)
         if isinstance(outcome, Park):
-            return take_back(job, outcome, lambda error: _ended_by(error, job))
+            return take_back(job, outcome, lambda error: ended_by(error, job))
     except HeldError as error:
         return Busy(job.policy.busy_after_seconds, str(error))
     return outcome
@@ -117,7 +107,7 @@ def _run(job: Job) -> Outcome:
     try:
         return _settled(job) or _proceed(job)
     except CatalogError as error:
-        return _ended_by(error, job)
+        return ended_by(error, job)
     except SoakError as error:
         return _not_readable(error, job)
     except OutOfTimeError:
@@ -141,51 +131,27 @@ def _proceed(job: Job) -> Outcome:
     if job.move.attempts > job.policy.max_attempts:
         return Park(
             ParkCode.EXHAUSTED,
-            "the attempts are used up, and the last was killed",
+            "the attempts are used up, and the last was killed or could not settle a rename",
             "`reroot show`, then `reroot retry`",
         )
     return place(job) if job.move.state is State.QUEUED else retire(job)
 
 
 def _limited(outcome: Outcome, job: Job) -> Outcome:
-    """A retry that would be one too many parks the job with the retry's own code."""
-    if isinstance(outcome, Retry) and not outcome.urgent and job.move.attempts >= job.policy.max_attempts:
+    """A retry that would be one too many parks the job with the retry's own code. One that is urgent comes soon."""
+    if isinstance(outcome, Retry) and outcome.urgent:
+        return replace(outcome, after=_soon(job))
+    if isinstance(outcome, Retry) and job.move.attempts >= job.policy.max_attempts:
         return Park(
             outcome.code, f"{outcome.why} ({job.move.attempts} attempts)", "mend the cause, then `reroot retry`"
         )
     return outcome
 
 
-def _ended_by(error: CatalogError, job: Job) -> Outcome:
-    """How an attempt ends by a catalog's error that no step could make sense of."""
-    match error.code:
-        case ErrorCode.THROTTLED:
-            after = min(error.retry_after or _pause(job), _MAX_RETRY_AFTER)
-            return Wait(after, f"throttled: {error}")
-        case ErrorCode.UNAUTHORIZED:
-            return _away(job, _CREDENTIALS_WAIT, f"{CREDENTIALS_REFUSED}: {error}")
-        case ErrorCode.FORBIDDEN:
-            return Park(ParkCode.FORBIDDEN, str(error), "grant what is missing, then `reroot retry`")
-        case code if code in _AWAY:
-            return _one_or_all(error, job)
-        case code if code in _OF_NAMES:
-            return Retry(_pause(job), str(error), ParkCode.REFUSED)
-        case _:
-            return Park(ParkCode.REFUSED, str(error), "mend what the catalog refuses, then `reroot retry`")
-
-
-def _one_or_all(error: CatalogError, job: Job) -> Outcome:
-    """Is it this table, or the warehouse as a whole? Ask for something else: the legacy namespace."""
-    try:
-        job.catalog.namespace_exists((LEGACY_NAMESPACE,))
-    except CatalogError as other:
-        after = min(other.retry_after or job.policy.away_seconds, _MAX_RETRY_AFTER)
-        return _away(job, after, str(other))
-    return Retry(_pause(job), str(error), ParkCode.TABLE_UNREADABLE)
-
-
 def _not_readable(error: SoakError, job: Job) -> Outcome:
     """How an attempt ends whose soak did not pass, with what readers of the old name find."""
+    if error.fault is SoakFault.OUTAGE:
+        return storage_away(str(error), job)
     why = f"{error}{_as_before(error, job)}"
     if error.fault is SoakFault.UNSUPPORTED:
         return Park(
@@ -198,7 +164,7 @@ def _not_readable(error: SoakError, job: Job) -> Outcome:
 
 def _as_before(error: SoakError, job: Job) -> str:
     """Whether the name that readers use now reads no better: then the move did not cause it."""
-    if error.fault is SoakFault.OUTAGE or job.move.state is not State.QUEUED:
+    if job.move.state is not State.QUEUED:
         return ""
     try:
         job.catalog.soak(job.catalog.load(job.left))
@@ -209,9 +175,11 @@ def _as_before(error: SoakError, job: Job) -> str:
     return f"; {job.left} reads well"
 
 
-def _away(job: Job, after: float, why: str) -> Wait:
-    job.controlplane.warehouse_away(job.dataset.warehouse, after, why)
-    return Wait(after, why)
+def _soon(job: Job) -> float:
+    """Seconds until an open rename is looked at again: few at first, and more the longer nothing changes."""
+    opened_ago = max((entry.opened_ago for entry in job.open(Action.RENAME)), default=0.0)
+    least, most = job.policy.open_rename_seconds
+    return min(max(least, opened_ago / 4), most)
 
 
 def _pause(job: Job) -> float:

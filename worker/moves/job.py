@@ -129,13 +129,33 @@ class Job:
         self.lock.alive()  # further requests follow, and after a rename the server does not wait long
         try:
             if not self.catalog.namespace_exists(identifier.namespace):
-                # What is ours to make holds nothing before it is made.
-                return _doubt(identifier, "is not in sight") if self._holds_ours(identifier.namespace) else Gone()
+                # What is ours to make holds nothing before it is made. A warehouse that was deactivated hides all.
+                hidden = self._holds_ours(identifier.namespace) or self.ask_beside() is not None
+                return _doubt(identifier, "is not in sight") if hidden else Gone()
             if identifier in self.catalog.list_tables(identifier.namespace):
                 return _doubt(identifier, "answers 404 while the listing shows it")
         except CatalogError as error:
             return Unclear(error)
         return Gone()
+
+    def ask_beside(self) -> CatalogError | None:
+        """Ask for what is known to stand beside the table; None where it is in sight, else what the catalog said.
+
+        That is the legacy namespace, or the live name's. A warehouse that has neither does not show this client what
+        it holds: Lakekeeper answers so for a minute after a warehouse was deactivated.
+        """
+        said: CatalogError | None = None
+        for namespace in dict.fromkeys((LEGACY_NAMESPACE, self.dataset.live_namespace)):
+            try:
+                if self.catalog.namespace_exists(tuple(namespace.split("."))):
+                    return None
+            except CatalogError as error:
+                if error.code is not ErrorCode.FORBIDDEN:
+                    return error
+                said = error
+            text = f"the namespace {namespace} is not in sight: the warehouse is inactive, or hidden from this client"
+            said = said or CatalogError(ErrorCode.UNAVAILABLE, ErrorKind.TRANSIENT, text)
+        return said
 
     def _holds_ours(self, namespace: tuple[str, ...]) -> bool:
         """Whether something of ours stands there for all we know: then not to see it does not say that it is gone."""

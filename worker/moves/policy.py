@@ -35,6 +35,8 @@ class Policy:
     """How often the source may move under one attempt."""
     away_seconds: float = 15
     """How long a warehouse that does not answer is left alone before one job probes it again."""
+    open_rename_seconds: tuple[float, float] = (1, 10)
+    """How long at least, and at most, an attempt waits that could not settle a rename."""
     strategy: Strategy | None = None
     """None: found out per warehouse."""
     window_seconds: float = 45

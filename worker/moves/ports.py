@@ -11,7 +11,7 @@ claim, journal.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -75,6 +75,8 @@ class Entry:
     id: int
     action: Action
     pointer: Pointer
+    opened_ago: float = field(default=0.0, compare=False)
+    """In seconds, when it was read."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,140 @@
+"""Tell an outage from a fault of one table, and end the attempt by it.
+
+Responsible for: how an attempt ends by a catalog's error, and that an outage costs no attempt, whichever request meets
+it and whether or not the step that met it went on.
+Must not know: what the attempt was doing.
+
+An error about one table says nothing about the warehouse. So something else that is known to stand is asked for: the
+legacy namespace, or the namespace of the live name. Where that is refused, silent or not to be seen either, the
+warehouse as a whole is away: its jobs wait, one of them asks again, and one line says why.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from worker.lakehouse.port import CatalogError, ErrorCode
+from worker.moves.ports import CREDENTIALS_REFUSED
+from worker.outcome import Outcome, Park, ParkCode, Retry, Wait, backoff
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from worker.identifiers import TableIdentifier
+    from worker.lakehouse.port import Catalog
+    from worker.moves.job import Job
+
+_REFUSED: Final = frozenset({ErrorCode.UNAUTHORIZED, ErrorCode.FORBIDDEN})
+_AWAY: Final = frozenset({ErrorCode.UNAVAILABLE, ErrorCode.THROTTLED, ErrorCode.UNAUTHORIZED, ErrorCode.STORAGE_AWAY})
+"""What a server that works does not say."""
+_DOUBT: Final = frozenset({ErrorCode.UNCLEAR, ErrorCode.UNREADABLE, ErrorCode.FILE_MISSING})
+"""What may be about one table, or about everything."""
+_OF_NAMES: Final = frozenset({ErrorCode.TABLE_MISSING, ErrorCode.NAMESPACE_MISSING, ErrorCode.ALREADY_EXISTS})
+"""What a catalog says of names: it may have been true a moment ago, or of a request sent twice. The next look tells."""
+_LONGEST_WAIT: Final = 300.0
+_CREDENTIALS_WAIT: Final = 60.0
+_STORAGE_WAIT: Final = 30.0
+
+
+@dataclass(slots=True)
+class Watched:
+    """A catalog whose errors are remembered: a step may go on after one, and an outage counts all the same."""
+
+    catalog: Catalog
+    errors: list[CatalogError] = field(default_factory=list)
+    answered: bool = False
+    """Whether any request was answered with what it asked for."""
+
+    def __getattr__(self, method: str) -> Callable[..., Any]:
+        call = getattr(self.catalog, method)
+
+        def watched(*arguments: Any, **keywords: Any) -> Any:
+            try:
+                answer = call(*arguments, **keywords)
+            except CatalogError as error:
+                self.errors.append(error)
+                raise
+            self.answered = True
+            return answer
+
+        return watched
+
+    def list_tables(self, namespace: tuple[str, ...]) -> Iterator[TableIdentifier]:
+        """Page after page, each of which may fail."""
+        try:
+            yield from self.catalog.list_tables(namespace)
+        except CatalogError as error:
+            self.errors.append(error)
+            raise
+
+    @property
+    def works(self) -> bool:
+        """Whether requests were answered, and none in the way of an outage."""
+        return self.answered and all(error.code not in _AWAY for error in self.errors)
+
+
+def ended_by(error: CatalogError, job: Job) -> Outcome:
+    """How an attempt ends by a catalog's error that no step could make sense of."""
+    waiting = _outage(error, job)
+    if waiting is not None:
+        return waiting
+    match error.code:
+        case ErrorCode.FORBIDDEN:
+            return Park(ParkCode.FORBIDDEN, _alone(error), "grant what is missing, then `reroot retry`")
+        case ErrorCode.UNAUTHORIZED:
+            return Retry(_pause(job), _alone(error), ParkCode.FORBIDDEN)
+        case code if code in _AWAY | _DOUBT:
+            return Retry(_pause(job), str(error), ParkCode.TABLE_UNREADABLE)
+        case code if code in _OF_NAMES:
+            return Retry(_pause(job), str(error), ParkCode.REFUSED)
+        case _:
+            return Park(ParkCode.REFUSED, str(error), "mend what the catalog refuses, then `reroot retry`")
+
+
+def excused(outcome: Outcome, job: Job, watched: Watched) -> Outcome:
+    """A retry after an outage that some step has met is a wait."""
+    if not isinstance(outcome, Retry):
+        return outcome
+    for codes in (_AWAY, _DOUBT):
+        met = next((error for error in watched.errors if error.code in codes), None)
+        if met is not None:
+            return _outage(met, job) or outcome
+    return outcome
+
+
+def storage_away(why: str, job: Job) -> Wait:
+    """How an attempt ends when storage does not answer: of other tables' storage that says nothing."""
+    return Wait(_STORAGE_WAIT * (0.8 + 0.4 * job.policy.jitter()), f"storage does not answer: {why}")
+
+
+def _outage(error: CatalogError, job: Job) -> Wait | None:
+    """How long to wait where the error is not this table's own; None where it is."""
+    if error.code is ErrorCode.STORAGE_AWAY:
+        return storage_away(str(error), job)
+    if error.code not in _AWAY | _DOUBT | _REFUSED:
+        return None
+    job.lock.alive()
+    beside = job.ask_beside()
+    if beside is not None and beside.code in _REFUSED:
+        return _away(job, _CREDENTIALS_WAIT, f"{CREDENTIALS_REFUSED}: {beside}")
+    if beside is not None:
+        return _away(job, beside.retry_after or job.policy.away_seconds, str(beside))
+    if error.code in _AWAY and error.retry_after:
+        # Reads go on, and changes do not: Lakekeeper's maintenance mode.
+        return _away(job, error.retry_after, str(error))
+    return Wait(_pause(job), f"throttled: {error}") if error.code is ErrorCode.THROTTLED else None
+
+
+def _away(job: Job, after: float, why: str) -> Wait:
+    after = min(after, _LONGEST_WAIT)
+    job.controlplane.warehouse_away(job.dataset.warehouse, after, why)
+    return Wait(after, why)
+
+
+def _alone(error: CatalogError) -> str:
+    return f"{error}; only this table is refused: the catalog answers this client in the same warehouse"
+
+
+def _pause(job: Job) -> float:
+    return backoff(job.move.attempts, job.policy.jitter())
