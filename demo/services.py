@@ -116,6 +116,12 @@ class Postgres:
         self._signal(signal.SIGQUIT if immediate else signal.SIGINT)
         self.start()
 
+    @property
+    def pid(self) -> int:
+        """The postmaster, while it runs."""
+        assert self._process is not None
+        return self._process.pid
+
     def kill(self) -> None:
         """Kill -9 the postmaster; its backends notice and follow."""
         if self._process is not None:

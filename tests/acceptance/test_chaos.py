@@ -24,7 +24,7 @@ def test_nothing_is_lost_in_a_short_chaos(options: Options, tmp_path_factory: py
     told = report(result)
     assert told["violations"] == [], table(told)
     # What a run without disasters would show is nothing.
-    assert sum(count for disaster, count in result.struck.items() if disaster in OF_PROCESSES) >= 3
+    assert sum(count for disaster, count in result.struck.items() if disaster in OF_PROCESSES) >= 2
     assert sum(count for disaster, count in result.struck.items() if disaster in OF_THE_CATALOG) >= 3
     assert sum(result.faults.values()) >= 3
     assert result.processes_killed >= 1

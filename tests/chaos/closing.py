@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tests.chaos.stage import Subject
 
 _LEDGER: Final = """
-SELECT m.dataset_id, m.state, m.park_code, m.park_text, m.attempts, m.attempt_started_at IS NOT NULL,
+SELECT m.dataset_id, m.state, m.direction, m.park_code, m.park_text, m.attempts, m.attempt_started_at IS NOT NULL,
        reroot.table_identifier(m.dataset_id::uuid),
        ARRAY(SELECT DISTINCT l.iceberg_table FROM iceberg_sync_log l
              WHERE l.dataset_id = m.dataset_id::uuid AND l.status = 'succeeded' ORDER BY 1),
@@ -65,6 +65,7 @@ class End:
 
     subject: Subject
     state: str | None
+    direction: str | None
     park_code: str | None
     park_text: str | None
     attempts: int
@@ -74,6 +75,11 @@ class End:
     open_entries: int
     names: tuple[Name, ...]
     rows: tuple[int, int] | None
+
+    @property
+    def expected(self) -> str:
+        """The name that a move which is done has gone to; one that was taken back has gone home."""
+        return self.subject.old if self.direction == "back" else self.subject.new
 
     @property
     def live(self) -> Name | None:
@@ -107,10 +113,11 @@ def look(database: str, catalog_database: str, subjects: Iterable[Subject]) -> L
 
 
 def _end(subject: Subject, row: tuple[Any, ...] | None, names: list[Name]) -> End:
-    state, code, text, attempts, running, resolved, logged, entries = row or (None, None, None, 0, False, None, [], 0)
+    nothing: tuple[Any, ...] = (None, None, None, None, 0, False, None, [], 0)
+    state, direction, code, text, attempts, running, resolved, logged, entries = row or nothing
     live = next((name for name in names if name.identifier == resolved), None)
     return End(
-        subject, state, code, text, attempts, running, resolved, tuple(logged), entries,
+        subject, state, direction, code, text, attempts, running, resolved, tuple(logged), entries,
         tuple(names), None if live is None else _rows(live.metadata_file),
     )  # fmt: skip
 

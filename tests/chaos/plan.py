@@ -28,6 +28,7 @@ class Disaster(StrEnum):
     BROKER_KILLED = "the broker killed (-9), started again with its file"
     BROKER_EMPTIED = "the broker killed (-9), started again without its file"
     POSTGRES_RESTARTED = "Postgres stopped (immediate), started again"
+    POSTGRES_FROZEN = "every process of Postgres stands still (SIGSTOP), and goes on"
 
     AWAY = "catalog away: 503 to everything"
     UNREACHABLE = "catalog away: connections refused"
@@ -53,6 +54,7 @@ OF_PROCESSES: Final[Mapping[Disaster, int]] = {
     Disaster.BROKER_KILLED: 1,
     Disaster.BROKER_EMPTIED: 1,
     Disaster.POSTGRES_RESTARTED: 2,
+    Disaster.POSTGRES_FROZEN: 1,
 }
 """How often each comes before all of them come again."""
 
@@ -115,6 +117,8 @@ def _strikes(
 def _lasts(chance: random.Random, disaster: Disaster, seconds: float) -> float:
     """Seconds: how long the catalog misbehaves, or how long what was ended stays away."""
     if disaster in OUTAGES:
+        return min(LONGEST_OUTAGE, seconds / 10) * chance.uniform(0.5, 1.0)
+    if disaster is Disaster.POSTGRES_FROZEN:
         return min(LONGEST_OUTAGE, seconds / 10) * chance.uniform(0.5, 1.0)
     if disaster in OF_PROCESSES:
         return chance.uniform(0.2, 2.0)

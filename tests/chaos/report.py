@@ -53,6 +53,7 @@ def report(result: Result) -> dict[str, Any]:
         },
         "messages left": seen.messages_left,
         "disasters": {str(disaster): count for disaster, count in sorted(result.struck.items())},
+        "orders": dict(sorted(result.orders.items())),
         "processes killed": result.processes_killed,
         "workers that ended by themselves": result.ended_by_themselves,
         "faults of requests": result.faults,
@@ -75,6 +76,7 @@ def _lines(told: Mapping[str, Any]) -> Iterator[str]:
     )
     yield from _section("disasters that took place", told["disasters"])
     yield from _section("faults of requests", told["faults of requests"])
+    yield from _section("an operator's orders that had an effect", told["orders"])
     yield ""
     reads, commits, files = told["reads"], told["commits"], told["files"]
     yield from _row("processes killed", told["processes killed"])

@@ -7,6 +7,7 @@ Must not know: what a disaster does, what is right at the end.
 from __future__ import annotations
 
 import itertools
+import threading
 import time
 from collections import Counter
 from contextlib import ExitStack
@@ -20,6 +21,7 @@ import redis
 from demo.processes import ServiceError, wait_until
 from tests.chaos.closing import look
 from tests.chaos.files import digests
+from tests.chaos.operating import operate
 from tests.chaos.orchestrator import Orchestrator
 from tests.chaos.plan import plan
 from tests.chaos.stage import VISIBILITY_SECONDS, WAREHOUSE, Stage
@@ -75,6 +77,8 @@ class Result:
     reading: Counter[str]
     writing: Counter[str]
     engines: Counter[str]
+    orders: Counter[str]
+    """What the operator ordered, where that had an effect."""
     seconds_to_end: float
     """From the end of the disasters until everything had ended."""
 
@@ -116,6 +120,7 @@ class _Scene:
         self.subjects = subjects
         self.striking = striking
         self.complaints: list[str] = []
+        self.orders: Counter[str] = Counter()
 
     def traffic(self, running: ExitStack) -> tuple[list[Bystander], list[Bystander], list[Bystander]]:
         """Readers, writers and the engine, once each of them has begun."""
@@ -146,10 +151,17 @@ class _Scene:
             in_background(partial(self.striking.run, strikes, begun, seconds))
             for strikes in plan(self.options.seed, seconds)
         ]
+        over = threading.Event()
+        datasets = [subject.dataset_id for subject in self.subjects]
+        operator = in_background(partial(operate, self.stage.database, self.options.seed, datasets, over))
         self._queue(begun, seconds * _QUEUED_BY)
         for hand in hands:
             hand.result(timeout=seconds + 300)
+        over.set()
+        self.orders = operator.result(timeout=300)
         self.stage.proxy.behave()
+        # What the operator has cancelled is ordered again: every dataset ends.
+        wait_until(partial(self.stage.queue, 0, len(self.subjects)), seconds=120, what="the moves are ordered")
 
     def _queue(self, begun: float, seconds: float) -> None:
         count = len(self.subjects)
@@ -231,6 +243,7 @@ class _Scene:
             reading=reading,
             writing=_counts(writers),
             engines=_counts(engine),
+            orders=self.orders,
             seconds_to_end=ended_after,
         )
 

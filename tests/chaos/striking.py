@@ -131,6 +131,16 @@ class Striking:
     def postgres_restarted(self, _: Strike) -> None:
         self.stage.postgres.restart(immediate=True)
 
+    def postgres_frozen(self, strike: Strike) -> None:
+        """Nothing is closed: whoever waits for an answer hears nothing at all."""
+        postmaster = self.stage.postgres.pid
+        frozen = [postmaster, *(one.pid for one in descendants(postmaster))]
+        _signal(frozen, signal.SIGSTOP)
+        try:
+            time.sleep(strike.seconds)
+        finally:
+            _signal(frozen, signal.SIGCONT)
+
     def unreachable(self, strike: Strike) -> None:
         self.stage.proxy.stop()
         time.sleep(strike.seconds)
@@ -169,6 +179,12 @@ class Striking:
         return bool(row and row[0])
 
 
+def _signal(pids: Sequence[int], number: signal.Signals) -> None:
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
+
+
 def _sleep_until(moment: float) -> None:
     time.sleep(max(0.0, moment - time.monotonic()))
 
@@ -185,4 +201,5 @@ _DO: Final[Mapping[Disaster, Callable[[Striking, Strike], None]]] = {
     Disaster.BROKER_KILLED: Striking.broker_killed,
     Disaster.BROKER_EMPTIED: Striking.broker_killed,
     Disaster.POSTGRES_RESTARTED: Striking.postgres_restarted,
+    Disaster.POSTGRES_FROZEN: Striking.postgres_frozen,
 }

@@ -99,11 +99,11 @@ def _of_datasets(seen: Seen) -> Iterator[str]:
 
 
 def _not_done(end: End) -> Iterator[str]:
-    if [name.identifier for name in end.names] != [end.subject.new]:
+    if [name.identifier for name in end.names] != [end.expected]:
         yield f"its table is under {_shown(end)}"
-    if end.resolved != end.subject.new:
+    if end.resolved != end.expected:
         yield f"the resolver names {end.resolved}"
-    if set(end.logged) != {end.subject.new}:
+    if set(end.logged) != {end.expected}:
         yield f"its log names {', '.join(end.logged)}"
     if end.open_entries:
         yield f"{end.open_entries} entries of the journal are open"

@@ -19,7 +19,7 @@ NEW = Name(SUBJECT.new, "/t/3.json", (3, 2, 1), frozenset({"/t/1.json", "/t/2.js
 OLD = Name(SUBJECT.old, "/t/2.json", (2, 1), frozenset({"/t/1.json"}))
 FORKED = Name(SUBJECT.old, "/t/2b.json", (4, 2, 1), frozenset({"/t/1.json", "/t/2.json"}))
 DONE = End(
-    SUBJECT, "done", park_code=None, park_text=None, attempts=0, running=False, resolved=SUBJECT.new,
+    SUBJECT, "done", direction="out", park_code=None, park_text=None, attempts=0, running=False, resolved=SUBJECT.new,
     logged=(SUBJECT.new,), open_entries=0, names=(NEW,), rows=(9, 9),
 )  # fmt: skip
 PARKED = replace(DONE, state="parked", park_code="diverged", park_text="…", names=(FORKED, NEW))
