@@ -41,6 +41,8 @@ class Demo:
         self.born: list[Born] = []
         self.before: dict[str, Found] = {}
         self.files: dict[str, str] = {}
+        self.flower = ""
+        """Its address, where it was started before the first move: it shows only what it has seen."""
 
     def run(self) -> None:
         """Every step; the first that does not hold raises ServiceError."""
@@ -114,12 +116,11 @@ class Demo:
 
     def keep(self) -> None:
         """Leave it running, and say how to use it, until Ctrl-C."""
-        flower = self.stack.start_flower()
         self.say.step("Everything stays up until Ctrl-C. In another terminal:")
         exports = [f"export {name}={shlex.quote(value)}" for name, value in self.stack.settings.items()]
         reroot = shlex.quote(str(PROGRAM))
         lines = [f"cd {shlex.quote(str(ROOT))}", *exports, f"{reroot} status", f"{reroot} --help"]
-        sys.stdout.write("\n".join(lines) + f"\n\nFlower: {flower}/tasks\n")
+        sys.stdout.write("\n".join(lines) + f"\n\nFlower: {self.flower}/tasks\n")
         sys.stdout.flush()
         signal.pause()
 
@@ -158,6 +159,8 @@ def main() -> int:
             say.step("Starting Postgres and Valkey from their packages")
             with Stack(folder) as stack:
                 demo = Demo(stack, say)
+                if options.keep:
+                    demo.flower = stack.start_flower()
                 demo.run()
                 say.step("Everything held.")
                 if options.keep:

@@ -33,6 +33,9 @@ PROGRAM: Final = Path(sys.executable).with_name("reroot")
 GRACE_SECONDS: Final = 5
 """In production a quarter of an hour; nobody wants to watch that."""
 
+FLOWER_COLUMNS: Final = "args,state,result,exception,received,runtime,worker"
+"""What its list of tasks shows: ``args`` is the dataset, ``result`` or ``exception`` the outcome."""
+
 WORKER_SECONDS: Final = 60
 """How long a worker may take to be ready on a busy machine."""
 
@@ -99,7 +102,8 @@ class Stack:
         command = [sys.executable, "-m", "celery", "-A", "worker.app", "flower"]
         command += ["--address=127.0.0.1", f"--port={port}"]
         # Without a password its API answers nobody; here it listens on loopback alone.
-        process = self._run_beside("flower", command, {"FLOWER_UNAUTHENTICATED_API": "true"})
+        more = {"FLOWER_UNAUTHENTICATED_API": "true", "FLOWER_TASKS_COLUMNS": FLOWER_COLUMNS}
+        process = self._run_beside("flower", command, more)
         wait_until(
             lambda: "Visit me at" in process.tail() or not process.alive(),
             seconds=WORKER_SECONDS,

@@ -81,14 +81,15 @@ def _sides(settings: Settings, connection: Connection, divergence: Diverged, kee
 def _show(screen: Screen, kept: Side, lost: Side) -> None:
     known = {snapshot.id for snapshot in kept.snapshots}
     alone = [snapshot for snapshot in lost.snapshots if snapshot.id not in known]
-    screen.heading(f"Kept: {kept.identifier}")
+    screen.heading(f"Would keep: {kept.identifier}")
     screen.line(f"  {len(kept.snapshots)} snapshots, {_rows(kept.rows)} rows")
-    screen.heading(f"Given up: {lost.identifier}")
+    screen.heading(f"Would give up: {lost.identifier}")
     screen.line(f"  {len(lost.snapshots)} snapshots, {_rows(lost.rows)} rows; only here:")
     for snapshot in alone[-_SHOWN:]:
         at = datetime.fromtimestamp(snapshot.committed_at, UTC).strftime("%Y-%m-%d %H:%M:%S")
         screen.line(f"  {at}  {snapshot.operation:<9} +{_rows(snapshot.added_rows)} rows")
         screen.line(f"    snapshot {snapshot.id}")
+        screen.line(f"    written by {snapshot.writer or 'an engine that does not give its name'}")
     if len(alone) > _SHOWN:
         screen.line(f"  … and {len(alone) - _SHOWN} before these")
     if not alone:

@@ -3,9 +3,10 @@
 Responsible for: the command, its forms, what to advise.
 Must not know: SQL.
 
-``--json`` is one document: ``dataset_id``, ``state`` and ``direction`` (null where it was never planned), ``reason``
-(why it is not planned, as in ``reroot plan``), ``source`` and ``target`` (identifiers), ``ledger`` (the row), ``log``
-(the last succeeded row), ``open_entries`` (the journal), ``events`` (oldest first), ``next``.
+``--json`` is one document: ``dataset_id``, ``name``, ``workspace_id``, ``warehouse``, ``state`` and ``direction`` (null
+where it was never planned), ``reason`` (why it is not planned, as in ``reroot plan``), ``source`` and ``target``
+(identifiers), ``ledger`` (the row), ``log`` (the last succeeded row), ``open_entries`` (the journal), ``events``
+(oldest first), ``next``.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from worker.controlplane import history, workers
 from worker.messages import Queue
 from worker.moves.machine import WORKABLE, Direction, State
 from worker.outcome import ParkCode
-from worker.settings import load_settings
+from worker.settings import SettingsError, load_settings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,6 +40,9 @@ class Story:
     """All that is known of one dataset."""
 
     dataset_id: str
+    name: str | None
+    workspace_id: str | None
+    warehouse: str | None
     verdict: Judged | None
     """None where only the ledger knows the dataset: it was deleted with its log."""
     ledger: history.LedgerRow | None
@@ -66,8 +70,13 @@ def _story(connection: Connection, settings: Settings, dataset: str) -> Story:
     ledger = history.ledger_row(connection, dataset_id)
     # A dataset that was deleted has a story all the same.
     facts = [] if ledger is not None else list(scope.facts_of(connection, chosen, reach.warehouse_of(settings)))
+    names = history.dataset_names(connection, dataset_id)
+    workspace = names.workspace_id if names else ledger.workspace_id if ledger else None
     return Story(
         dataset_id=dataset_id,
+        name=names.name if names else None,
+        workspace_id=workspace,
+        warehouse=_warehouse(connection, settings, ledger, workspace),
         verdict=classify(facts[0]) if facts else None,
         ledger=ledger,
         log=history.last_log_row(connection, dataset_id),
@@ -75,6 +84,18 @@ def _story(connection: Connection, settings: Settings, dataset: str) -> Story:
         events=history.events(connection, dataset_id),
         workers=workers.alive(connection, Queue.MOVES),
     )
+
+
+def _warehouse(
+    connection: Connection, settings: Settings, ledger: history.LedgerRow | None, workspace: str | None
+) -> str | None:
+    """Where the last attempt found the table, else where the settings say that it is; None where they do not."""
+    if ledger is not None and ledger.warehouse is not None:
+        return ledger.warehouse
+    try:
+        return reach.warehouse_of_workspace(settings, connection, workspace) if workspace else None
+    except SettingsError:
+        return None
 
 
 def next_step(story: Story) -> str:
@@ -106,6 +127,9 @@ def _shape(story: Story) -> dict[str, Any]:
     source, target = _identifiers(story)
     return {
         "dataset_id": story.dataset_id,
+        "name": story.name,
+        "workspace_id": story.workspace_id,
+        "warehouse": story.warehouse,
         "state": row.state.value if row else None,
         "direction": row.direction.value if row else None,
         "reason": verdict.reason.value if isinstance(verdict, Excluded) else None,
@@ -134,6 +158,9 @@ def _identifiers(story: Story) -> tuple[str | None, str | None]:
 def _show(story: Story, screen: Screen) -> None:
     source, target = _identifiers(story)
     screen.heading(f"{story.dataset_id}  {_standing(story)}")
+    screen.line(f"  name      {story.name or '-'}")
+    screen.line(f"  workspace {story.workspace_id or '-'}")
+    screen.line(f"  warehouse {story.warehouse or '- (REROOT_WAREHOUSE is not set)'}")
     screen.line(f"  legacy    {source or '-'}")
     screen.line(f"  place     {target or '-'}")
     if story.log is not None:

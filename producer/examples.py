@@ -27,6 +27,10 @@ EXAMPLES: Final = {
         "reroot show DATASET",
         "reroot show DATASET --json",
     ),
+    "parked": (
+        "reroot parked",
+        "reroot parked --code diverged --workspace ID",
+    ),
     "retry": (
         "reroot retry DATASET",
         "reroot retry --code name_taken --catalog sales",

@@ -14,6 +14,7 @@ import pytest
 import urllib3
 
 from demo.processes import wait_until
+from demo.stack import FLOWER_COLUMNS
 from tests.support.processes import descendants, running_in, still_running
 
 if TYPE_CHECKING:
@@ -84,7 +85,11 @@ def try_what_it_says(said: str) -> None:
     )
     assert '"done"' in status.stdout
     flower = advice.rpartition("Flower: ")[2].strip()
-    assert urllib3.request("GET", flower, timeout=10, retries=False).status == 200
+    shown = urllib3.request("GET", flower, timeout=10, retries=False)
+    assert shown.status == 200
+    assert all(f'data-column="{name}"' in shown.data.decode() for name in FLOWER_COLUMNS.split(","))
+    listed = urllib3.request("GET", f"{flower.removesuffix('/tasks')}/api/tasks", timeout=10, retries=False).json()
+    assert "SUCCESS" in {task["state"] for task in listed.values()}  # the demo's own moves
 
 
 @pytest.mark.parametrize(

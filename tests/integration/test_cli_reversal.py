@@ -148,9 +148,9 @@ def test_resolve_shows_what_would_be_lost_and_asks_for_a_yes(lake: Lake) -> None
     assert ended.code == 2
     assert "there is no terminal to ask" in ended.one_line
     lines = ended.out.splitlines()
-    assert lines[0] == f"Kept: {lake.new(dataset)}"
+    assert lines[0] == f"Would keep: {lake.new(dataset)}"
     assert lines[1] == "  2 snapshots, 15 rows"
-    assert lines[2] == f"Given up: {lake.old(dataset)}"
+    assert lines[2] == f"Would give up: {lake.old(dataset)}"
     assert lines[3] == "  2 snapshots, 13 rows; only here:"
     table = lake.tables.load_table((LEGACY_NAMESPACE, lake.old(dataset).name))
     lost = table.current_snapshot()
@@ -158,8 +158,9 @@ def test_resolve_shows_what_would_be_lost_and_asks_for_a_yes(lake: Lake) -> None
     assert lines[4].endswith("  append    +3 rows")
     assert lines[4].strip()[:2] == "20"  # the time of the commit, with its year
     assert lines[5] == f"    snapshot {lost.snapshot_id}"
-    assert lines[6] == f"  {table.metadata_location}"
-    assert lines[7:] == ["No file is deleted, and the journal keeps this location."]
+    assert lines[6] == "    written by an engine that does not give its name"
+    assert lines[7] == f"  {table.metadata_location}"
+    assert lines[8:] == ["No file is deleted, and the journal keeps this location."]
     assert lake.everything() == before
 
 
@@ -180,6 +181,15 @@ def test_a_worker_carries_the_decision_out_and_no_file_goes(lake: Lake, keep: st
         "SELECT metadata_location FROM reroot.pointers WHERE action = 'withdraw'"
     )
     assert (lost,) in journal
+
+
+def test_resolve_says_who_wrote_what_would_be_lost(lake: Lake) -> None:
+    dataset = lake.diverged()
+    table = lake.tables.load_table((LEGACY_NAMESPACE, lake.old(dataset).name))
+    summary = {"engine-name": "spark", "engine-version": "3.5.6", "spark.app.id": "app-20241130-7"}
+    table.append(table.scan(limit=1).to_arrow(), snapshot_properties=summary)
+    out = lake.operator.types("resolve", dataset, "--keep", "new").out
+    assert "    written by spark 3.5.6, spark.app.id app-20241130-7" in out.splitlines()
 
 
 def test_a_registration_of_an_earlier_target_cannot_be_kept_after_the_flip(lake: Lake) -> None:

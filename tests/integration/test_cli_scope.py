@@ -23,7 +23,9 @@ SCOPED = [
     ["move", "--all"],
     ["status"],
     ["check"],
+    ["parked"],
     ["retry", "--all"],
+    ["cancel", "--all"],
     ["revert", "--all", "--yes"],
 ]
 

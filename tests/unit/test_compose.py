@@ -13,7 +13,9 @@ from typing import Any
 import pytest
 import yaml
 from celery.bin.celery import celery
+from flower.views.tasks import visible_task_columns
 
+from demo.stack import FLOWER_COLUMNS
 from producer.commands import run
 from worker.messages import Queue
 from worker.settings import VARIABLES, load_settings
@@ -79,6 +81,13 @@ def test_celery_finds_the_app(services: dict[str, dict[str, Any]], name: str, mo
     from_plugins = {entry.name for entry in entry_points(group="celery.commands")}
     assert command[command.index("-A") + 2] == name
     assert name in {*celery.commands, *from_plugins}
+
+
+def test_flower_lists_the_dataset_and_the_outcome(services: dict[str, dict[str, Any]]) -> None:
+    columns = services["flower"]["environment"]["FLOWER_TASKS_COLUMNS"]
+    assert columns == FLOWER_COLUMNS
+    assert [name for name, _ in visible_task_columns(columns)] == columns.split(",")
+    assert {"args", "state", "result", "exception"} <= set(columns.split(","))
 
 
 def test_the_worker_consumes_queues_that_exist(services: dict[str, dict[str, Any]]) -> None:

@@ -22,6 +22,14 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
+class DatasetNames:
+    """What people call a dataset, and whose it is."""
+
+    name: str | None
+    workspace_id: str
+
+
+@dataclass(frozen=True, slots=True)
 class LedgerRow:
     """The ledger's row as a person needs it. ``due_in`` is in seconds; negative: due since."""
 
@@ -47,6 +55,8 @@ class LedgerRow:
     park_code: str | None
     park_text: str | None
     park_remedy: str | None
+    warehouse: str | None
+    """Where the last attempt found the table; None before the first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +101,16 @@ def ledger_row(connection: Connection, dataset_id: str) -> LedgerRow | None:
     with translated():
         row: Any = connection.execute(_LEDGER_ROW, (dataset_id,)).fetchone()
     return LedgerRow(row[0], row[1], State(row[2]), Direction(row[3]), *row[4:]) if row else None
+
+
+def dataset_names(connection: Connection, dataset_id: str) -> DatasetNames | None:
+    """The dataset's name and workspace; None where ``datasets`` does not hold it. Raises ControlPlaneError."""
+    kind = column_type(connection, "datasets", "id")
+    with translated():
+        row: Any = connection.execute(
+            sql.SQL("SELECT name, workspace_id::text FROM datasets WHERE id = %s::{}").format(kind), (dataset_id,)
+        ).fetchone()
+    return DatasetNames(*row) if row else None
 
 
 def events(connection: Connection, dataset_id: str) -> list[Event]:
@@ -143,7 +163,7 @@ _LEDGER_ROW: Final = """
 SELECT dataset_id, workspace_id, state, direction, claim, attempts, busy_count, source_identifier,
        target_namespace || '.' || table_name, table_uuid, snapshot_id, row_count, planned_at, flipped_at, done_at,
        extract(epoch FROM not_before - now())::float8, attempt_started_at IS NOT NULL, worker, waiting_for,
-       park_code, park_text, park_remedy
+       park_code, park_text, park_remedy, warehouse
 FROM reroot.moves
 WHERE dataset_id = %s
 """

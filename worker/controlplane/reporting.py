@@ -22,7 +22,7 @@ from worker.moves.machine import State
 from worker.moves.ports import CREDENTIALS_REFUSED
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from worker.controlplane.connection import Connection
     from worker.controlplane.warehouses import Warehouse
@@ -188,6 +188,16 @@ def status(connection: Connection, scope: Scope = EVERYTHING) -> Status:
         )
 
 
+def parked(connection: Connection, scope: Scope = EVERYTHING, codes: Sequence[str] = ()) -> Iterator[Failure]:
+    """Every parked dataset in scope, or those with one of ``codes``; by code, then by id. Raises ControlPlaneError."""
+    condition, parameters = ledger_condition(scope)
+    with translated():
+        rows = connection.execute(
+            sql.SQL(_PARKED).format(scope=condition), {**parameters, "codes": list(codes) or None}
+        ).fetchall()
+    return (Failure(*row) for row in rows)
+
+
 def settled(connection: Connection, dataset_ids: Sequence[str]) -> dict[str, State | None]:
     """Which of ``dataset_ids`` are no longer queued, where they stand; None: cancelled. Raises ControlPlaneError."""
     with translated():
@@ -268,6 +278,14 @@ SELECT warehouse, extract(epoch FROM now() - coalesce(down_since, updated_at))::
 FROM reroot.warehouses
 WHERE down_until IS NOT NULL
 ORDER BY down_since, warehouse
+"""
+
+_PARKED: Final = """
+SELECT dataset_id, park_code, coalesce(park_text, ''), coalesce(park_remedy, ''),
+       extract(epoch FROM now() - updated_at)::float8
+FROM reroot.moves
+WHERE state = 'parked' AND (%(codes)s::text[] IS NULL OR park_code = ANY(%(codes)s)) AND {scope}
+ORDER BY park_code, dataset_id
 """
 
 _FAILURES: Final = """

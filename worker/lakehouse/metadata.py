@@ -56,6 +56,7 @@ class SnapshotDocument(msgspec.Struct, frozen=True):
             operation=str(told.get("operation", "unknown")),
             rows=_number(told, "total-records"),
             added_rows=_number(told, "added-records"),
+            writer=_writer(told),
         )
 
     def _told(self) -> dict[str, Any]:
@@ -64,6 +65,17 @@ class SnapshotDocument(msgspec.Struct, frozen=True):
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return {}
         return summary if isinstance(summary, dict) else {}
+
+
+_APPLICATIONS: Final = ("spark.app.id", "trino_query_id", "flink.job-id", "app-id", "carbon.operation-id")
+
+
+def _writer(told: Mapping[str, Any]) -> str:
+    """The engine and its application, job or query, as far as the summary tells them; empty where it tells nothing."""
+    engine = " ".join(str(told[name]) for name in ("engine-name", "engine-version") if told.get(name))
+    parts = [engine or str(told.get("app-name") or told.get("iceberg-version") or "")]
+    parts += [f"{name} {told[name]}" for name in (*_APPLICATIONS, "carbon.principal") if told.get(name)]
+    return ", ".join(part for part in parts if part)
 
 
 def _number(told: Mapping[str, Any], name: str) -> int | None:

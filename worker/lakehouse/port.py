@@ -145,6 +145,8 @@ class Snapshot:
     rows: int | None
     """``total-records`` after it, where the writer told it."""
     added_rows: int | None
+    writer: str = ""
+    """Who wrote it, as its summary tells: the engine, its application or query; empty where it tells nothing."""
 
 
 class Catalog(Protocol):
