@@ -12,7 +12,8 @@ import pytest
 
 from worker.controlplane.connection import AddressRefusedError, Connection, ControlPlaneAwayError, connect
 from worker.controlplane.ledger import PostgresControlPlane
-from worker.moves.ports import LockLostError
+from worker.identifiers import TableIdentifier
+from worker.moves.ports import Action, LockLostError, Pointer
 from worker.outcome import Retry
 
 if TYPE_CHECKING:
@@ -113,6 +114,26 @@ def test_an_attempt_ends_whatever_isolation_the_database_has_as_a_default(
         assert lock.end(claimed, Retry(1, "why"))
 
 
+def test_a_claim_notes_the_backend_that_holds_the_lock(
+    given_defaults: Callable[..., PostgresControlPlane], control_plane: ControlPlaneFixture
+) -> None:
+    """A pooler tells its clients another number, and the second connection has another backend."""
+    plane, dataset = given_defaults(), planned(control_plane)
+    held = (
+        "SELECT l.pid = m.lock_pid FROM pg_locks l, reroot.moves m"
+        " WHERE l.locktype = 'advisory' AND l.objid::bigint::bit(32) = hashtext(m.dataset_id)::bit(32)"
+    )
+    for queue_for in (None, 0.4):
+        move = plane.peek(dataset)
+        assert move is not None
+        with plane.lock(dataset, queue_for=queue_for) as lock:
+            assert lock is not None
+            claimed = plane.claim(move)
+            assert claimed is not None
+            assert control_plane.execute(held) == [(True,)]
+            assert lock.end(claimed, Retry(0, "why"))
+
+
 def test_a_queue_for_the_lock_that_is_long_for_the_database_ends_as_busy(
     given_defaults: Callable[..., PostgresControlPlane], control_plane: ControlPlaneFixture, database: str
 ) -> None:
@@ -134,6 +155,27 @@ def test_the_transaction_of_a_lock_sets_what_it_needs(
         asked = "SELECT current_setting('statement_timeout'), current_setting('synchronous_commit')"
         seen = lock._connection.execute(asked).fetchone()
         assert seen == ("90s", "on")
+
+
+def test_the_commit_of_a_journal_entry_waits_for_the_disk(
+    given_defaults: Callable[..., PostgresControlPlane], control_plane: ControlPlaneFixture
+) -> None:
+    plane, dataset = given_defaults(synchronous_commit="off"), planned(control_plane)
+    control_plane.execute("CREATE TABLE at_commit (setting text)")
+    control_plane.execute(
+        "CREATE FUNCTION note_setting() RETURNS trigger LANGUAGE plpgsql AS $$"
+        " BEGIN INSERT INTO at_commit VALUES (current_setting('synchronous_commit')); RETURN NULL; END $$"
+    )
+    control_plane.execute(
+        "CREATE CONSTRAINT TRIGGER note_setting AFTER INSERT ON reroot.pointers DEFERRABLE INITIALLY DEFERRED"
+        " FOR EACH ROW EXECUTE FUNCTION note_setting()"
+    )
+    move = plane.peek(dataset)
+    assert move is not None
+    claimed = plane.claim(move)
+    assert claimed is not None
+    plane.journal(claimed, Action.REGISTER, Pointer(TableIdentifier(("a", "b"), "t"), "u", "m", 1))
+    assert control_plane.execute("SELECT setting FROM at_commit") == [("on",)]
 
 
 def test_a_session_sets_what_it_needs(database: str, control_plane: ControlPlaneFixture) -> None:

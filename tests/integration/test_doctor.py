@@ -132,6 +132,18 @@ class TestPostgres:
         mended = examined(installation.operator(REROOT_MIGRATION_URL=direct)).one("postgres", "way")
         assert mended["level"] == "green"
 
+    def test_another_isolation_as_a_default_matters_behind_a_pooler_alone(
+        self, installation: Installation, pooled_database: str
+    ) -> None:
+        name = urlsplit(installation.database).path.removeprefix("/")
+        with psycopg.connect(installation.database, autocommit=True) as connection:
+            connection.execute(f"ALTER DATABASE {name} SET default_transaction_isolation = 'serializable'".encode())
+        assert "postgres defaults" not in examined(installation.operator()).at("yellow")
+        installation.database = pooled_database
+        check = examined(installation.operator()).one("postgres", "defaults")
+        assert check["level"] == "yellow"
+        assert "is serializable" in check["says"]
+
     def test_a_lock_that_two_connections_do_not_share(
         self, installation: Installation, empty_database: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:

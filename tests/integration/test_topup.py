@@ -13,6 +13,7 @@ import pytest
 from demo.processes import wait_until
 from tests.support.doorbell_double import DoorbellDouble
 from worker.controlplane.connection import connect
+from worker.controlplane.ledger import PEEK
 from worker.controlplane.topup import Work, top_up, work
 from worker.doorbell import BrokerAwayError
 from worker.messages import Queue
@@ -419,3 +420,12 @@ def test_what_is_urgent_asks_though_its_warehouse_is_away(ledger: Ledger) -> Non
     ledger.connection.execute("INSERT INTO reroot.warehouses (warehouse, down_until) VALUES ('away', now())")
     assert ledger.top_up() == len(urgent)
     assert sorted(ledger.doorbell.sent) == sorted(urgent)
+
+
+def test_a_peek_reads_the_index_of_what_is_urgent(ledger: Ledger) -> None:
+    """Every attempt makes it: what is urgent must not cost a look at every row of the ledger."""
+    ids = ledger.rows(3000)
+    ledger.change(ids, "updated_at = now()")  # as rows are after their first attempts, statistics not yet gathered
+    plan = ledger.execute("EXPLAIN " + PEEK.replace("%s", f"'{ids[0]}'"))
+    assert "moves_urgent" in str(plan)
+    assert "Seq Scan" not in str(plan)

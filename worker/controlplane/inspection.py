@@ -51,6 +51,7 @@ def inspect_postgres(url: str, direct_url: str | None) -> list[Check]:
             _version(findings, connection)
             _clock(findings, connection)
             _way(findings, connection, url, direct_url)
+            _defaults(findings, connection)
             _lock(findings, connection, url)
         _schema(findings, direct_url or url)
     except ControlPlaneAwayError as error:
@@ -126,6 +127,14 @@ def _way(findings: Findings, connection: Connection, url: str, direct_url: str |
             findings.yellow("way", f"{mode}, and REROOT_MIGRATION_URL leads to a pooler too", _MIGRATION_URL)
         else:
             findings.green("way", f"{mode}, and a direct one for migrations and LISTEN")
+
+
+def _defaults(findings: Findings, connection: Connection) -> None:
+    """What a session sets for itself where it may; behind a pooler single statements run under these."""
+    isolation: str = _one(connection, "SHOW default_transaction_isolation")
+    if isolation != "read committed":
+        says = f"behind the pooler, default_transaction_isolation is {isolation}: attempts may fail and run again"
+        findings.yellow("defaults", says, "ALTER ROLE … SET default_transaction_isolation = 'read committed'")
 
 
 def _pooler_mode(connection: Connection, url: str) -> str:

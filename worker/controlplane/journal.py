@@ -21,9 +21,11 @@ INSERT INTO reroot.pointers
     (dataset_id, claim, action, namespace, table_name, warehouse, table_uuid, metadata_location, sequence_number)
 SELECT dataset_id, claim, %(action)s, %(namespace)s, %(name)s, %(warehouse)s, %(uuid)s, %(location)s, %(sequence)s
 FROM reroot.moves WHERE dataset_id = %(dataset)s AND claim = %(claim)s
-RETURNING id
+RETURNING id,
+    CASE current_setting('synchronous_commit') WHEN 'off' THEN set_config('synchronous_commit', 'on', true) END
 """
-"""Nothing where the claim was taken over: an attempt that stood still leaves no entry in a job that has ended."""
+"""Nothing where the claim was taken over: an attempt that stood still leaves no entry in a job that has ended. The
+commit waits for the disk behind a pooler too, whatever the database has as a default: a request follows."""
 
 _CLOSE: Final = """
 UPDATE reroot.pointers SET closed_at = clock_timestamp(), outcome = %s WHERE id = %s AND closed_at IS NULL

@@ -33,7 +33,7 @@ _MOVE: Final = """
 """
 _MOVE_COLUMNS: Final = 18
 
-_PEEK: Final = f"""
+PEEK: Final = f"""
 SELECT {_MOVE},
        CASE WHEN m.urgent THEN m.dataset_id
        ELSE (SELECT u.dataset_id FROM reroot.moves u WHERE u.urgent ORDER BY u.not_before LIMIT 1) END
@@ -154,9 +154,9 @@ class PostgresControlPlane:
     def peek(self, dataset_id: str) -> Move | None:
         """See ``worker.moves.ports.ControlPlane``, as for every method below."""
         try:
-            row = self._one(_PEEK, (dataset_id,))
+            row = self._one(PEEK, (dataset_id,))
         except ControlPlaneAwayError:
-            row = self._one(_PEEK, (dataset_id,))  # an idle connection may have died long ago: ask once on a new one
+            row = self._one(PEEK, (dataset_id,))  # an idle connection may have died long ago: ask once on a new one
         return None if row is None else replace(_move(row), urgent=row[_MOVE_COLUMNS])
 
     def take(self, dataset_id: str) -> bool:
