@@ -27,7 +27,7 @@ from worker.moves.job import Memory
 from worker.moves.machine import WORKABLE, State
 from worker.moves.policy import Policy
 from worker.moves.ports import Action, LockLostError, Written
-from worker.outcome import ParkCode
+from worker.outcome import Park, ParkCode, Retry
 
 if TYPE_CHECKING:
     from tests.support.twin_lock import LockTwin
@@ -161,6 +161,8 @@ class TwinStage:
             return None
         finally:
             process.lock = None
+        if process.met_outage and not process.met_fault and isinstance(outcome, Retry | Park):
+            self.violations.append(f"an outage cost an attempt: {outcome}")
         return outcome
 
     def _handler(self, process: Process) -> Callable[[PortCall, Callable[[], Any]], Any]:
