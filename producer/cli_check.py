@@ -83,15 +83,19 @@ def _show(found: Closing, counts: Sequence[NamespaceCount], screen: Screen) -> N
         screen.heading("Legacy, with no place to go:")
         _show_heaps(found.apart, screen)
     screen.line()
-    screen.table(
-        ("namespace", "datasets", "before", "log rows", "before"),
-        [
-            (each.namespace, each.datasets_now, each.datasets_before, each.log_rows_now, each.log_rows_before)
-            for each in counts
-        ],
-        numbers=(1, 2, 3, 4),
-    )
+    rows = [
+        (each.namespace, each.datasets_now, each.datasets_before, each.log_rows_now, each.log_rows_before)
+        for each in counts
+    ]
+    if len(rows) > 1:
+        rows.append(_total(rows))
+    screen.table(("namespace", "datasets", "before", "log rows", "before"), rows, numbers=(1, 2, 3, 4))
     screen.line("before: before the first move, without the rows that were written since")
+
+
+def _total(rows: Sequence[tuple[str, int, int, int, int]]) -> tuple[str, int, int, int, int]:
+    now, before, log_now, log_before = (sum(column) for column in zip(*(row[1:] for row in rows), strict=True))
+    return "total", now, before, log_now, log_before
 
 
 def _show_heaps(heaps: Mapping[Left, Heap] | Mapping[Reason, Heap], screen: Screen) -> None:

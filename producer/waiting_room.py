@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Final
 from rich.progress import BarColumn, TextColumn
 from rich.progress import Progress as Bar
 
-from producer.ends import LEFT, CommandError
+from producer.ends import LEFT, START_WORKER, CommandError
 from producer.screen import age, count
 from producer.wait import Progress, wait
 from worker.controlplane import history, reporting
+from worker.controlplane.facts import Scope
 from worker.moves.machine import State
 
 if TYPE_CHECKING:
@@ -24,6 +25,10 @@ if TYPE_CHECKING:
 
     from producer.screen import Screen
     from worker.controlplane.connection import Connection
+    from worker.controlplane.reporting import Status
+
+STALLED_SECONDS: Final = 10.0
+"""After so long without progress the reason is asked for."""
 
 SHOWN: Final = 5
 """How many parked datasets are listed."""
@@ -32,6 +37,7 @@ SHOWN: Final = 5
 def wait_for(connection: Connection, dataset_ids: list[str], screen: Screen) -> int:
     """Wait until none is queued any more; how many are parked. Raises CommandError after Ctrl-C, ControlPlaneError."""
     progress = Progress(total=len(dataset_ids))
+    stalled = Stalled(lambda: reporting.status(connection, Scope(dataset_ids=tuple(dataset_ids))))
     try:
         with _bar(screen, len(dataset_ids)) as show:
             for progress in wait(
@@ -41,6 +47,7 @@ def wait_for(connection: Connection, dataset_ids: list[str], screen: Screen) -> 
                 pause=time.sleep,
             ):
                 show(progress)
+                stalled.look(progress, screen)
     except KeyboardInterrupt:
         left = progress.total - progress.settled
         raise CommandError(
@@ -50,6 +57,40 @@ def wait_for(connection: Connection, dataset_ids: list[str], screen: Screen) -> 
     screen.line(summary(progress))
     _show_parked(connection, progress, screen)
     return len(progress.parked)
+
+
+class Stalled:
+    """Says why nothing moves: once nothing has settled for a while, and again when the reason has changed."""
+
+    def __init__(self, ask: Callable[[], Status]) -> None:
+        self._ask = ask
+        self._settled = 0
+        self._since = 0.0
+        self._said = ""
+
+    def look(self, progress: Progress, screen: Screen) -> None:
+        """Ask the ledger where nothing has settled for ``STALLED_SECONDS``. Raises ControlPlaneError."""
+        if progress.settled > self._settled:
+            self._settled, self._since = progress.settled, progress.elapsed
+        if progress.settled == progress.total or progress.elapsed - self._since < STALLED_SECONDS:
+            return
+        self._since = progress.elapsed
+        reason = why(self._ask())
+        if reason and reason != self._said:
+            self._said = reason
+            screen.warn(f"waiting: {reason}")
+
+
+def why(now: Status) -> str:
+    """Why nothing moves, the most common cause first; empty where work is simply under way."""
+    if not now.workers:
+        return f"no worker is alive ({START_WORKER})"
+    reasons = [f"warehouse {away.warehouse} does not answer: {away.reason}" for away in now.warehouses_away]
+    if not reasons:
+        reasons = [f"{count(each.datasets, 'dataset')} for {each.waiting_for}" for each in now.waiting]
+    if not reasons and now.busy:
+        reasons = [f"somebody holds the lock or rows of {each.dataset_id}" for each in now.busy]
+    return "; ".join(reasons)
 
 
 def summary(progress: Progress) -> str:
