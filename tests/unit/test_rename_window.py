@@ -7,12 +7,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.support.catalog_double import CatalogDouble
+from tests.support.outages import Outage
 from tests.support.scenes import dies_at
 from tests.support.twin_stage import DATASET, NEW, OLD, Process, TwinStage
+from tests.support.twins import WAREHOUSE, WarehouseRow
 from worker.lakehouse.port import CatalogError, ErrorCode, ErrorKind
 from worker.moves.machine import State
 from worker.moves.policy import Policy
 from worker.moves.ports import Strategy
+from worker.outcome import Done
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -74,3 +77,28 @@ def test_another_table_under_the_name_that_a_rename_left_does_not_stop_the_flip(
     stage.settle()
     assert stage.violations + stage.end_violations() == []
     assert (stage.row.state, stage.live) == (State.DONE, NEW)
+
+
+def test_an_open_rename_is_settled_by_reads_while_its_warehouse_refuses_changes() -> None:
+    stage = renamed_and_dead()
+    stage.plane.warehouses[WAREHOUSE] = WarehouseRow(down_until=stage.plane.now + 300)
+    stage.outage = Outage.MAINTENANCE
+    assert stage.plane.to_publish(DATASET)
+    assert stage.attempt() == Done("done")
+    assert stage.plane.warehouses[WAREHOUSE].down_until is not None, "nobody has asked for a change"
+
+
+def test_an_open_rename_is_looked_at_less_and_less_often() -> None:
+    stage = renamed_and_dead()
+    stage.outage = Outage.UNAVAILABLE
+    pauses = []
+    while stage.plane.now < 1_600:
+        assert stage.pass_time_until_due()
+        stage.attempt()
+        pauses.append(stage.row.not_before - stage.plane.now)
+    assert pauses == sorted(pauses)
+    assert (pauses[0], pauses[-1]) == (1, 10)
+    assert stage.row.attempts <= 1
+    stage.outage = None
+    assert stage.pass_time_until_due()
+    assert stage.attempt() == Done("done")

@@ -141,6 +141,8 @@ def _limited(outcome: Outcome, job: Job) -> Outcome:
     """A retry that would be one too many parks the job with the retry's own code. One that is urgent comes soon."""
     if isinstance(outcome, Retry) and outcome.urgent:
         return replace(outcome, after=_soon(job))
+    if isinstance(outcome, Wait) and job.open(Action.RENAME):
+        return replace(outcome, after=min(outcome.after, _soon(job)))
     if isinstance(outcome, Retry) and job.move.attempts >= job.policy.max_attempts:
         return Park(
             outcome.code, f"{outcome.why} ({job.move.attempts} attempts)", "mend the cause, then `reroot retry`"

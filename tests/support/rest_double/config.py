@@ -31,7 +31,7 @@ def config(premises: Premises, request: Request, route: Route, rights: Rights) -
     if isinstance(dialect, Lakekeeper) and "/" in asked:
         # Read as a project and a name.
         found, asked = None, asked.rpartition("/")[2]
-    if found is None or not found.active:
+    if found is None or not (found.active or found.fading):
         raise dialect.warehouse_missing(asked, by_id=False)
     if isinstance(dialect, Gravitino):
         if not found.starts:

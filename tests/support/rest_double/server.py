@@ -16,7 +16,7 @@ from tests.support.rest_double.lakekeeper import Lakekeeper
 from tests.support.rest_double.premises import Premises
 from tests.support.rest_double.refusals import Refused, RefusedInText
 from tests.support.rest_double.routes import Kind, Route, route_of
-from tests.support.rest_double.scene import NO_CONTENT, Scene
+from tests.support.rest_double.scene import NO_CONTENT, Scene, json_answer
 from tests.support.rest_double.wire import Answer, Listener, Request
 
 if TYPE_CHECKING:
@@ -146,11 +146,23 @@ class RestDouble(Premises):
         if isinstance(dialect, Gravitino):
             self._check_gravitino(route, warehouse, user)
         scene = Scene(request, route, self.temperament, warehouse, self.files, user, rights, self.between)
-        answer = _ROUTES[route.kind](scene)
+        answer = self._faded(scene) if warehouse.fading else _ROUTES[route.kind](scene)
         if self.temperament.purges_unless_told is False and route.kind is Kind.DROP:
             # Elsewhere a purge is done when it is answered; only Lakekeeper leaves it to a task.
             self.run_purges()
         return answer
+
+    def _faded(self, scene: Scene) -> Answer:
+        dialect = self.temperament.dialect
+        match scene.kind:
+            case Kind.LOAD | Kind.HEAD:
+                raise dialect.table_missing(scene.identifier)
+            case Kind.GET_NAMESPACE | Kind.HEAD_NAMESPACE:
+                raise dialect.namespace_missing(scene.namespace)
+            case Kind.LIST:
+                return json_answer({"identifiers": []})
+            case _:
+                raise dialect.warehouse_missing(scene.warehouse.id, by_id=True)
 
     def _user(self, request: Request) -> str:
         """Who asks; refused where nobody knows."""
@@ -180,7 +192,7 @@ class RestDouble(Premises):
             raise dialect.authorization_failed(user, _OPERATIONS[route.kind])
         if found is None and isinstance(dialect, Lakekeeper):
             dialect.check_id(prefix)
-        if found is None or not found.active:
+        if found is None or not (found.active or found.fading):
             raise dialect.warehouse_missing(prefix, by_id=by_id)
         return found
 

@@ -53,6 +53,8 @@ class Warehouse:
     soft_delete: bool = False
     """A dropped table stays as a row until it expires."""
     active: bool = True
+    fading: bool = False
+    """Just deactivated, in Lakekeeper: its caches show the warehouse, for up to a minute, and nothing in it."""
     starts: bool = True
     in_use: bool = True
     vended: Vended = field(default_factory=Vended)
