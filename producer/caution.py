@@ -25,12 +25,15 @@ class Caution(StrEnum):
     """Another table of the warehouse has, or gets, the same name but for its case."""
     NAME_IN_PATH = "name_in_path"
     """Some servers refuse its name in a path, however it is written: then nothing is touched, and it is parked."""
+    NAMESPACE_SHARED = "namespace_shared"
+    """Another workspace's datasets stand in, or go to, the same namespace of the same warehouse."""
 
 
 REMEDY: Final = {
     Caution.METADATA_CLEANUP: "a shorter grace, or more metadata versions kept",
     Caution.CASE_TWIN: "rename one of the two, if the catalog ignores case",
     Caution.NAME_IN_PATH: "a canary first: some servers refuse % and \\ in paths",
+    Caution.NAMESPACE_SHARED: "a warehouse for each workspace, or other slugs",
 }
 """One line for each warning: what to do about it."""
 
@@ -60,6 +63,7 @@ def cautions(facts: DatasetFacts, terms: Terms) -> tuple[Caution, ...]:
         and facts.commits_last_day * terms.grace_seconds / _DAY > COMMITS_IN_GRACE,
         Caution.CASE_TWIN: facts.case_twin,
         Caution.NAME_IN_PATH: not _REFUSED_IN_PATHS.isdisjoint(facts.source_identifier or ""),
+        Caution.NAMESPACE_SHARED: facts.namespace_shared,
     }
     return tuple(caution for caution in Caution if found[caution])
 

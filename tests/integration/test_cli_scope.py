@@ -213,3 +213,22 @@ def test_a_person_at_a_terminal_is_asked(
     assert operator.types("revert", "--all").code == code
     assert asked == ["Take 1 dataset back to the legacy namespace?"]
     assert states(place.control_plane) == {dataset: state}
+
+
+def test_two_workspaces_whose_names_meet_in_one_warehouse_are_warned_about(
+    place: Place, operator: Operator, control_plane: ControlPlaneFixture
+) -> None:
+    other, apart = Place(control_plane), Place(control_plane, "Art")
+    mine, theirs, alone = (each.dataset(None) for each in (place, other, apart))
+
+    def warned() -> set[str]:
+        rows = operator.types("plan", "--json").json()["datasets"]
+        return {each["dataset_id"] for each in rows if "namespace_shared" in each["warnings"]}
+
+    operator.settings["REROOT_WAREHOUSE"] = "lake"
+    assert warned() == {mine, theirs}
+    assert "namespace_shared" in operator.types("plan", "--dataset", mine).out
+    del operator.settings["REROOT_WAREHOUSE"]
+    operator.settings["REROOT_WAREHOUSE_TEMPLATE"] = "w_{workspace_hex}"
+    assert warned() == set()
+    assert alone

@@ -55,6 +55,8 @@ class DatasetFacts:
     """How the warehouse moves tables; None: not known yet."""
     strategy_set: bool = False
     """An operator said so; else it was found out."""
+    namespace_shared: bool = False
+    """Another workspace's datasets stand in, or go to, the same namespace of the same warehouse."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,6 +49,9 @@ WITH identifiers AS MATERIALIZED (
     LEFT JOIN schemas s ON s.id = d.schema_id
     LEFT JOIN catalogs c ON c.id = s.catalog_id
     LEFT JOIN reroot.tenants t ON t.workspace_id = d.workspace_id::text
+), crowded AS (
+    SELECT warehouse, place FROM places WHERE place IS NOT NULL
+    GROUP BY warehouse, place HAVING min(workspace_id::text) <> max(workspace_id::text)
 ), named AS (
     SELECT i.dataset_id, i.iceberg_table COLLATE "C" AS iceberg_table, i.log_rows, i.recent_rows, p.warehouse,
            lower(i.iceberg_table) COLLATE "C" AS folded,
@@ -93,12 +96,14 @@ SELECT coalesce(p.id, n.dataset_id)::text AS dataset_id, p.id IS NOT NULL AS exi
        coalesce(n.legacy_identifiers, 0), n.source_identifier,
        coalesce(n.source_shared, false), coalesce(n.target_shared, false),
        m.state, m.direction, m.claim, m.park_code, r.dataset_id IS NOT NULL,
-       coalesce(n.recent_rows, 0)::bigint, coalesce(n.case_twin, false), w.strategy, coalesce(w.set_by_operator, false)
+       coalesce(n.recent_rows, 0)::bigint, coalesce(n.case_twin, false), w.strategy, coalesce(w.set_by_operator, false),
+       x.place IS NOT NULL
 FROM places p
 FULL JOIN tables n ON n.dataset_id = p.id
 LEFT JOIN reroot.moves m ON m.dataset_id = coalesce(p.id, n.dataset_id)::text
 LEFT JOIN (SELECT DISTINCT dataset_id FROM reroot.pairs) r ON r.dataset_id = m.dataset_id
 LEFT JOIN reroot.warehouses w ON w.warehouse = p.warehouse
+LEFT JOIN crowded x ON x.warehouse = p.warehouse AND x.place = p.place
 WHERE {scope}
 ORDER BY p.catalog_slug COLLATE "C" NULLS LAST, p.schema_slug COLLATE "C" NULLS LAST, coalesce(p.id, n.dataset_id)
 """
