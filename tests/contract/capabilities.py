@@ -37,6 +37,9 @@ def needs(*capabilities: Capability) -> pytest.MarkDecorator:
 _ONE_NAME: Final = "Lakekeeper keeps one name for each uuid, and answers a second with the 409 of a taken name"
 _OWN_ROWS: Final = "Lakekeeper answers from its database, and does not notice that the file is gone"
 
+_NO_DOTS: Final = "Gravitino with authorization cannot load a table whose name has a dot"
+_CACHED: Final = "Gravitino 1.3 keeps metadata in a cache, and does not notice that the file is gone"
+
 LACKS: Final[dict[str, dict[Capability, str]]] = {
     "lakekeeper-0.13.3": {
         Capability.SECOND_NAME: _ONE_NAME,
@@ -48,10 +51,10 @@ LACKS: Final[dict[str, dict[Capability, str]]] = {
         Capability.PLAIN_YES: "Gravitino 1.2 with authorization registers below one level, then answers 500",
         Capability.NAMESPACE_FIRST: "Gravitino 1.2 makes a missing namespace along with the table",
         Capability.WHOLE_LISTING: "Gravitino 1.2 with authorization lists the first level alone",
+        Capability.ANY_NAME: _NO_DOTS,
     },
-    "gravitino-1.3": {
-        Capability.FILE_NEEDED: "Gravitino 1.3 keeps metadata in memory, and does not notice that the file is gone",
-    },
+    "gravitino-1.3": {Capability.FILE_NEEDED: _CACHED},
+    "gravitino-1.3-authorization": {Capability.FILE_NEEDED: _CACHED, Capability.ANY_NAME: _NO_DOTS},
     "gravitino-1.2": {
         Capability.NAMESPACE_FIRST: "Gravitino 1.2 makes a missing namespace along with the table",
     },

@@ -76,7 +76,7 @@ def test_a_name_that_no_path_may_hold_goes_along_or_is_refused_at_the_first_look
         assert list(subject.catalog.list_tables(subject.flat)) == [last]
 
 
-@needs(Capability.SECOND_NAME, Capability.FREE_PLACE, Capability.PLAIN_YES)
+@needs(Capability.SECOND_NAME, Capability.FREE_PLACE, Capability.PLAIN_YES, Capability.ANY_NAME)
 def test_a_second_name_of_any_kind_leads_to_the_table(subject: Subject) -> None:
     old = subject.old("Größe 1.2")
     subject.catalog.rename(given(subject), old)

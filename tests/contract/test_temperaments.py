@@ -19,6 +19,7 @@ from pydantic import SecretStr
 
 from tests.support.rest_double import TEMPERAMENTS, Kind, RestDouble
 from tests.support.rest_double.access import Grants
+from tests.support.rest_double.privileges import Privileges
 from tests.support.tables import append, files_under, make_namespaces, make_table, pyiceberg_catalog_for
 from worker.identifiers import TableIdentifier
 from worker.lakehouse.connection import CatalogAuth, CatalogConnection, CatalogType
@@ -51,14 +52,17 @@ class Town:
         make_namespaces(self.writer, OLD.namespace)
         make_namespaces(self.writer, NEW.namespace)
 
-    def _connection(self, token: str | None = None) -> CatalogConnection:
+    def _connection(self, token: str | None = None, user: str | None = None) -> CatalogConnection:
+        if user is not None:
+            uri, password = SecretStr(self.double.uri), SecretStr("secret")
+            return CatalogConnection(CatalogType.REST, uri, auth=CatalogAuth.BASIC, user=user, password=password)
         auth = CatalogAuth.NONE if token is None else CatalogAuth.TOKEN
         secret = None if token is None else SecretStr(token)
         return CatalogConnection(CatalogType.REST, SecretStr(self.double.uri), auth=auth, token=secret)
 
-    def client(self, token: str | None = None) -> Catalog:
+    def client(self, token: str | None = None, user: str | None = None) -> Catalog:
         """Another client."""
-        lakehouse = open_lakehouse(self._connection(token))
+        lakehouse = open_lakehouse(self._connection(token, user))
         self._closing.append(lakehouse.close)
         return lakehouse.catalog("w")
 
@@ -68,7 +72,8 @@ class Town:
 
     def ask(self, method: str, where: str) -> int:
         """The status of a request that no adapter would send."""
-        address = f"{self.double.uri}/v1/{self.warehouse.id}{where}"
+        prefix = self.warehouse.id if self.double.temperament.prefix == "id" else self.warehouse.name
+        address = f"{self.double.uri}/v1/{prefix}{where}"
         return urllib3.request(method, address, retries=False, timeout=10.0).status
 
     def close(self) -> None:
@@ -305,6 +310,84 @@ class TestGravitino:
             made.warehouse.starts = False
             assert ended(lambda: made.catalog.load(OLD)) == (ErrorCode.UNCLEAR, ErrorKind.TRANSIENT)
             assert ended(lambda: made.catalog.rename(OLD, NEW)) == (ErrorCode.UNCLEAR, ErrorKind.UNKNOWN)
+
+
+AUTHORIZED = pytest.mark.parametrize("gravitino", ["gravitino-1.2-authorization", "gravitino-1.3-authorization"])
+FORBIDDEN = (ErrorCode.FORBIDDEN, ErrorKind.PERMANENT)
+UNCLEAR = (ErrorCode.UNCLEAR, ErrorKind.UNKNOWN)
+
+
+class TestGravitinoWithAuthorization:
+    @AUTHORIZED
+    def test_a_metadata_tables_name_is_taken_and_hidden_below_one_level(self, gravitino: str, tmp_path: Path) -> None:
+        with town(gravitino, tmp_path) as made:
+            old, new = (TableIdentifier(name.namespace, "files") for name in (OLD, NEW))
+            made.make(old)
+            made.catalog.load(old)
+            assert not made.catalog.table_exists(new)
+            made.catalog.rename(old, new)
+            assert ended(lambda: made.catalog.load(new)) == (ErrorCode.TABLE_MISSING, ErrorKind.PERMANENT)
+            assert made.catalog.table_exists(new)
+            made.catalog.rename(new, old)
+            made.catalog.load(old)
+
+    @AUTHORIZED
+    def test_a_name_with_a_dot_is_taken_and_cannot_be_read(self, gravitino: str, tmp_path: Path) -> None:
+        with town(gravitino, tmp_path) as made:
+            made.make()
+            dotted = TableIdentifier(OLD.namespace, "a.b")
+            made.catalog.rename(OLD, dotted)
+            assert ended(lambda: made.catalog.load(dotted)) == (ErrorCode.UNCLEAR, ErrorKind.TRANSIENT)
+            for change in (lambda: made.catalog.rename(dotted, OLD), lambda: made.catalog.drop(dotted)):
+                assert ended(change) == UNCLEAR
+            listed = list(made.catalog.list_tables(OLD.namespace))
+            assert listed == ([dotted] if "1.2" in gravitino else [])
+
+    @AUTHORIZED
+    def test_a_long_name_is_renamed_and_then_a_500(self, gravitino: str, tmp_path: Path) -> None:
+        with town(gravitino, tmp_path) as made:
+            made.make()
+            longest, longer = (TableIdentifier(NEW.namespace, "x" * length) for length in (128, 129))
+            made.catalog.rename(OLD, longest)
+            assert ended(lambda: made.catalog.rename(longest, longer)) == UNCLEAR
+            assert made.catalog.load(longer).row_count == 10
+
+    @AUTHORIZED
+    def test_a_rename_and_a_drop_take_ownership_of_the_table(self, gravitino: str, tmp_path: Path) -> None:
+        with town(gravitino, tmp_path) as made:
+            made.make()
+            made.double.privileges = Privileges({"owner"}, {"bob": {"*"}})
+            bob, owner = made.client(user="bob"), made.client(user="owner")
+            location = bob.load(OLD).metadata_location
+            second = TableIdentifier(OLD.namespace, "ds_2")
+            bob.register(second, location)
+            for change in (lambda: bob.rename(OLD, NEW), lambda: bob.rename(OLD, second), lambda: bob.drop(OLD)):
+                assert ended(change) == FORBIDDEN
+            bob.drop(second)
+            owner.rename(OLD, NEW)
+
+    def test_1_2_authorizes_a_rename_by_the_first_level_and_a_load_by_the_last(self, tmp_path: Path) -> None:
+        with town("gravitino-1.2-authorization", tmp_path) as made:
+            made.double.privileges = Privileges({"anonymous"}, {"bob": {"datasets", "main"}})
+            bob = made.client(user="bob")
+            made.make(TableIdentifier(OLD.namespace, "other"))
+            bob.register(OLD, made.catalog.load(TableIdentifier(OLD.namespace, "other")).metadata_location)
+            assert ended(lambda: bob.load(NEW)) == FORBIDDEN
+            bob.rename(OLD, NEW)
+            made.warehouse.live(NEW).owner = ""  # type: ignore[union-attr]
+            assert ended(lambda: bob.load(NEW)) == FORBIDDEN
+            assert list(bob.list_tables(NEW.namespace)) == [TableIdentifier(("main",), "ds_1")]
+
+    def test_1_3_answers_a_load_from_its_cache_and_nothing_else(self, tmp_path: Path) -> None:
+        with town("gravitino-1.3", tmp_path) as made:
+            made.make()
+            table = made.catalog.load(OLD)
+            made.double.files.remove(table.metadata_location)
+            assert made.catalog.load(OLD).uuid == table.uuid
+            gone = (ErrorCode.FILE_MISSING, ErrorKind.PERMANENT)
+            assert ended(lambda: made.catalog.register(NEW, table.metadata_location)) == gone
+            assert ended(lambda: made.catalog.rename(OLD, NEW)) == gone
+            assert made.ask("HEAD", "/namespaces/datasets/tables/ds_1") == 500
 
 
 class TestPolaris:

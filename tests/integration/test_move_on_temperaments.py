@@ -39,6 +39,7 @@ MOVES_BY = {
     "gravitino-1.2": "register",
     "gravitino-1.2-authorization": "register",
     "gravitino-1.3": "register",
+    "gravitino-1.3-authorization": "register",
     "lakekeeper-0.13.3": "rename",
     "lakekeeper-main": "rename",
     "polaris": "rename",

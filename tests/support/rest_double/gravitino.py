@@ -6,6 +6,15 @@ from typing import Final
 
 from tests.support.rest_double.refusals import Dialect, Refused
 
+_FILES: Final = ("data_files", "delete_files", "entries", "files", "manifests")
+METADATA_TABLES: Final = frozenset(
+    {*_FILES, *(f"all_{name}" for name in _FILES), "history", "metadata_log_entries", "partitions"}
+    | {"position_deletes", "refs", "snapshots"}
+)
+"""Names that Iceberg gives to the tables of a table's metadata."""
+LONGEST: Final = 128
+"""Characters of a name that an entity can have."""
+
 _NO_DEFAULT: Final = (
     "For dynamic config provider, Please use `warehouse` in iceberg client side to specify the catalog name or setting "
     "`gravitino.iceberg-rest.default-catalog-name` in REST server side to specify the default catalog name."
@@ -47,6 +56,14 @@ class Gravitino(Dialect):
         """The user is known and has no right."""
         message = f"User '{user}' is not authorized to perform operation '{operation}' on metadata '{on}'"
         return Refused(403, "ForbiddenException", message)
+
+    def may_not_load(self, user: str, table: str) -> Exception:
+        """The user is known and may not read the table, whether it is there or not."""
+        return Refused(403, "ForbiddenException", f"User '{user}' is not authorized to load table 'carbon.{table}'")
+
+    def entity_not_renamed(self) -> Exception:
+        """The table was renamed, and its entity's name is too long."""
+        return Refused(500, "RuntimeException", "io exception when renaming table entity")
 
     def authorization_failed(self, user: str, operation: str) -> Exception:
         """What it says when a catalog cannot be started, or is not there at all."""

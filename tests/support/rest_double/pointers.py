@@ -6,9 +6,19 @@ import itertools
 import json
 from typing import TYPE_CHECKING, Any, Final
 
+from tests.support.rest_double.gravitino import LONGEST, Gravitino
 from tests.support.rest_double.lakekeeper import name_refused
+from tests.support.rest_double.privileges import named
 from tests.support.rest_double.scene import NO_CONTENT, Scene
-from tests.support.rest_double.tables import check_location, check_within, enter_or_fail, need_place, shown, written
+from tests.support.rest_double.tables import (
+    check_location,
+    check_within,
+    enter_or_fail,
+    need_place,
+    refuse_dot,
+    shown,
+    written,
+)
 from tests.support.rest_double.warehouse import Row
 from worker.identifiers import TableIdentifier
 
@@ -69,6 +79,7 @@ def _row(scene: Scene, identifier: TableIdentifier, metadata_location: str, docu
         metadata_location,
         written(scene, document),
         {identifier.namespace},
+        owner=scene.user,
     )
 
 
@@ -95,13 +106,12 @@ def rename(scene: Scene) -> Answer:
         raise scene.temperament.dialect.malformed(
             f"missing field `{missing}` at line 1 column {len(scene.request.body)}"
         )
-    source, target = (
-        TableIdentifier(tuple(body[end]["namespace"]), body[end]["name"]) for end in ("source", "destination")
-    )
+    source, target = named(body)
     if scene.temperament.checks_names and not target.name:
         refusal = name_refused(target.name)
         assert refusal is not None
         raise refusal
+    refuse_dot(scene, source)
     if scene.temperament.renames_by_row:
         return _rename_row(scene, source, target)
     with scene.warehouse.lock:
@@ -110,7 +120,12 @@ def rename(scene: Scene) -> Answer:
         if not scene.warehouse.same(source, target) and scene.warehouse.live(target) is not None:
             here = source.namespace == target.namespace
             raise scene.temperament.dialect.rename_taken(target, here=here)
+        if scene.temperament.caches_metadata and not scene.files.exists(row.metadata_location):
+            raise scene.temperament.dialect.file_missing(row.metadata_location)
         scene.warehouse.move(row, target)
+    if scene.temperament.restricts_names and len(target.name) > LONGEST:
+        assert isinstance(scene.temperament.dialect, Gravitino)
+        raise scene.temperament.dialect.entity_not_renamed()
     return NO_CONTENT
 
 

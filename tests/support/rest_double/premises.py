@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tests.support.rest_double.access import Grants
+    from tests.support.rest_double.privileges import Privileges
     from tests.support.rest_double.routes import Kind
     from worker.identifiers import TableIdentifier
 
@@ -57,6 +58,8 @@ class Premises:
     """Users to whom ``grants`` do not apply."""
     tokens: frozenset[str] | None = None
     """Tokens that are let in; None: whoever asks."""
+    privileges: Privileges | None = None
+    """Privileges and ownership in a Gravitino metalake; None: everybody may do everything."""
     users: frozenset[str] | None = None
     """Users that a Gravitino metalake knows; None: all."""
     maintenance: bool = False

@@ -146,6 +146,8 @@ class RestDouble(Premises):
         if isinstance(dialect, Gravitino):
             self._check_gravitino(route, warehouse, user)
         scene = Scene(request, route, self.temperament, warehouse, self.files, user, rights, self.between)
+        if self.privileges is not None:
+            self.privileges.check(scene)
         answer = self._faded(scene) if warehouse.fading else _ROUTES[route.kind](scene)
         if self.temperament.purges_unless_told is False and route.kind is Kind.DROP:
             # Elsewhere a purge is done when it is answered; only Lakekeeper leaves it to a task.

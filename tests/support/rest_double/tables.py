@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from tests.support.rest_double import documents
-from tests.support.rest_double.gravitino import Gravitino
+from tests.support.rest_double.gravitino import METADATA_TABLES, Gravitino
 from tests.support.rest_double.lakekeeper import Lakekeeper, name_refused, said
 from tests.support.rest_double.namespaces import new_properties, next_token, page
 from tests.support.rest_double.refusals import RefusedInText
@@ -28,6 +28,9 @@ _NO: Final = frozenset({"0", "f", "F", "FALSE", "false", "False"})
 
 def load(scene: Scene) -> Answer:
     """GET a table."""
+    hidden = scene.identifier.name in METADATA_TABLES and len(scene.namespace) > 1
+    if scene.temperament.restricts_names and hidden:
+        raise scene.temperament.dialect.table_missing(scene.identifier)
     return shown(scene, _readable(scene))
 
 
@@ -39,6 +42,7 @@ def head(scene: Scene) -> Answer:
 
 def _readable(scene: Scene) -> Row:
     identifier, temperament = scene.identifier, scene.temperament
+    refuse_dot(scene, identifier)
     with scene.warehouse.lock:
         row = scene.warehouse.live(identifier)
         if row is None:
@@ -74,6 +78,8 @@ def listing(scene: Scene) -> Answer:
     with scene.warehouse.lock:
         scene.need_namespace(namespace)
         rows = scene.warehouse.rows_in(namespace)
+    if scene.temperament.leaves_out_dots:
+        rows = [row for row in rows if "." not in row.identifier.name]
     told = namespace[:1] if scene.temperament.flattens_listings else None
     entries = [{"namespace": told or row.identifier.namespace, "name": row.identifier.name} for row in rows]
     chosen, token = page(scene, entries)
@@ -128,6 +134,7 @@ def _new_row(
         new_metadata_location(scene, location, None),
         written(scene, document),
         {identifier.namespace},
+        owner=scene.user,
     )
 
 
@@ -137,6 +144,7 @@ def drop(scene: Scene) -> Answer:
     purge = _purge_asked(scene)
     if purge and temperament.purge_forbidden:
         raise temperament.dialect.purge_refused()
+    refuse_dot(scene, identifier)
     forced = scene.route.asked("force") == "true" and isinstance(temperament.dialect, Lakekeeper)
     with warehouse.lock:
         row = scene.need_live(identifier)
@@ -169,6 +177,13 @@ def _purge_asked(scene: Scene) -> bool:
 
 
 # What the routes that put a table under a name share.
+
+
+def refuse_dot(scene: Scene, identifier: TableIdentifier) -> None:
+    """Gravitino with authorization takes a name with a dot for one with more levels."""
+    if scene.temperament.restricts_names and "." in identifier.name:
+        assert isinstance(scene.temperament.dialect, Gravitino)
+        raise scene.temperament.dialect.authorization_failed(scene.user, str(scene.kind))
 
 
 def need_place(scene: Scene, namespace: Levels) -> None:

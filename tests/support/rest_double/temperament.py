@@ -82,6 +82,11 @@ class Temperament:
     """A catalog that cannot start answers everything but config with a 500 "Authorization failed"."""
     minds_disabled: bool = False
     """A catalog that is not in use makes tables and namespaces, and then answers with a 500."""
+    restricts_names: bool = False
+    """Metadata tables' names are hidden below one level, names with a dot cannot be used, and a rename to more than 128
+    characters is done and then answered with a 500."""
+    leaves_out_dots: bool = False
+    """Listings do not name a table whose name has a dot."""
 
 
 CORRECT: Final = Temperament(name="correct", dialect=Dialect())
@@ -128,6 +133,10 @@ GRAVITINO_1_3: Final = Temperament(
     minds_disabled=True,
 )
 
+GRAVITINO_1_3_AUTHORIZATION: Final = replace(
+    GRAVITINO_1_3, name="gravitino-1.3-authorization", restricts_names=True, leaves_out_dots=True
+)
+
 GRAVITINO_1_2_AUTHORIZATION: Final = Temperament(
     name="gravitino-1.2-authorization",
     dialect=Gravitino12(),
@@ -140,6 +149,7 @@ GRAVITINO_1_2_AUTHORIZATION: Final = Temperament(
     flattens_listings=True,
     fails_on_nested_drop=True,
     minds_disabled=True,
+    restricts_names=True,
 )
 
 GRAVITINO_1_2: Final = replace(
@@ -149,6 +159,7 @@ GRAVITINO_1_2: Final = replace(
     flattens_listings=False,
     fails_on_nested_drop=False,
     minds_disabled=False,
+    restricts_names=False,
 )
 
 POLARIS: Final = Temperament(
@@ -170,6 +181,7 @@ TEMPERAMENTS: Final = {
         GRAVITINO_1_2_AUTHORIZATION,
         GRAVITINO_1_2,
         GRAVITINO_1_3,
+        GRAVITINO_1_3_AUTHORIZATION,
         POLARIS,
     )
 }

@@ -26,6 +26,8 @@ class Row:
     document: bytes
     homes: set[Levels]
     """The namespaces whose grants apply: the one in which it was made, wherever it was renamed to."""
+    owner: str = ""
+    """Who made or registered it."""
     staged: bool = False
     protected: bool = False
     purge: bool = False
