@@ -31,6 +31,10 @@ Codes = Annotated[
 ]
 
 All = Annotated[bool, typer.Option("--all", help="Everything that is parked, whatever its code.")]
+Mended = Annotated[
+    bool,
+    typer.Option("--mended", help="They can be read now where they were renamed to and could not be read."),
+]
 
 
 class Acceptable(StrEnum):
@@ -60,6 +64,7 @@ def retry(
     limit: scope.Limit = None,
     workspace: scope.Workspace = None,
     catalog: scope.Catalog = None,
+    mended: Mended = False,
 ) -> None:
     """Try parked datasets again, by id or by code; for a done one, rewrite log rows that were written late."""
     ids = scope.given_ids(dataset, datasets, bare=True)
@@ -74,12 +79,13 @@ def retry(
     with reach.controlplane(settings) as connection:
         chosen = scope.scope_of(connection, ids, workspace, catalog)
         if chosen.dataset_ids is None:
-            retried = operations.retry_codes(connection, [each.value for each in code or ()], chosen, limit)
+            codes = [each.value for each in code or ()]
+            retried = operations.retry_codes(connection, codes, chosen, limit, mended=mended)
             _report(retried, screen)
             if not retried:
                 screen.line("Nothing is parked" + (f" with {', '.join(code)}." if code else " in this scope."))
         else:
-            retried, failed = _by_name(connection, chosen.dataset_ids, accept, screen)
+            retried, failed = _by_name(connection, chosen.dataset_ids, accept, screen, mended=mended)
         if retried:
             reach.publish(settings, connection)
             screen.line("Next: reroot status --watch")
@@ -88,7 +94,7 @@ def retry(
 
 
 def _by_name(
-    connection: Connection, ids: Sequence[str], accept: Acceptable | None, screen: Screen
+    connection: Connection, ids: Sequence[str], accept: Acceptable | None, screen: Screen, *, mended: bool
 ) -> tuple[list[Retried], bool]:
     """What was queued again, and whether something that was asked for could not be done."""
     states = operations.states(connection, ids)
@@ -96,7 +102,7 @@ def _by_name(
     if unknown:
         raise CommandError(f"never planned: {', '.join(unknown)}; nothing was done (reroot move --dataset ID)")
     if accept is None:
-        retried = operations.retry_datasets(connection, ids)
+        retried = operations.retry_datasets(connection, ids, mended=mended)
     else:
         retried = operations.retry_accepting(connection, ids, accept.value)
     _report(retried, screen)

@@ -23,6 +23,7 @@ class ParkCode(StrEnum):
     UNVERIFIED = "unverified"
     TABLE_MISSING = "table_missing"
     TABLE_UNREADABLE = "table_unreadable"
+    NAME_HIDDEN = "name_hidden"
     PLACED_ELSEWHERE = "placed_elsewhere"
     SOURCE_MOVING = "source_moving"
     SOAK_FAILED = "soak_failed"

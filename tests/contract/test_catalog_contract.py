@@ -87,6 +87,12 @@ class TestLoad:
 
     def test_missing_namespace_is_a_missing_table(self, subject: Subject) -> None:
         assert code_and_kind(lambda: subject.catalog.load(subject.new())) == MISSING
+        assert not subject.catalog.table_exists(subject.new())
+
+    def test_says_whether_it_has_the_table_without_showing_it(self, subject: Subject) -> None:
+        subject.make(subject.old())
+        assert subject.catalog.table_exists(subject.old())
+        assert not subject.catalog.table_exists(subject.old("ds_2"))
 
     @needs(Capability.FILE_NEEDED)
     def test_missing_metadata_file_is_not_a_missing_table(self, subject: Subject) -> None:

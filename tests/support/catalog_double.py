@@ -74,6 +74,8 @@ class CatalogDouble(Catalog):
     views: set[TableIdentifier] = field(default_factory=set)
     files: dict[str, SimulatedFile] = field(default_factory=dict)
     """Metadata files of simulated tables, by location."""
+    hidden: set[TableIdentifier] = field(default_factory=set)
+    """Names that only a HEAD finds."""
     broken: dict[str, SoakFault] = field(default_factory=dict)
     """Metadata locations of simulated tables whose data a reader cannot read, and why."""
     log_length: int = METADATA_LOG_LENGTH
@@ -122,6 +124,8 @@ class CatalogDouble(Catalog):
 
     def load(self, identifier: TableIdentifier) -> Table:
         with self._call("load", identifier):
+            if identifier in self.hidden:
+                raise CatalogError(ErrorCode.TABLE_MISSING, ErrorKind.PERMANENT, f"there is no table {identifier}")
             return self._table(identifier)
 
     def register(self, identifier: TableIdentifier, metadata_location: str) -> None:
@@ -160,6 +164,10 @@ class CatalogDouble(Catalog):
     def namespace_exists(self, namespace: tuple[str, ...]) -> bool:
         with self._call("namespace_exists", namespace):
             return namespace in self.namespaces
+
+    def table_exists(self, identifier: TableIdentifier) -> bool:
+        with self._call("table_exists", identifier):
+            return identifier in self.names and identifier.namespace in self.namespaces
 
     def view_exists(self, identifier: TableIdentifier) -> bool:
         with self._call("view_exists", identifier):

@@ -94,6 +94,7 @@ CALLS: Final = {
     "namespace_exists": Call.NAMESPACE,
     "list_tables": Call.LIST,
     "view_exists": Call.VIEW,
+    "table_exists": Call.EXISTS,
 }
 """The calls of the catalog's port that are one request each."""
 
@@ -110,7 +111,7 @@ _ANSWERS: Final = {
     Fault.FALSE_404_BEFORE: Answer(404, "NoSuchTableException", "it does not exist", is_json=True),
     Fault.FALSE_404_AFTER: Answer(404, "NoSuchTableException", "it does not exist", is_json=True),
 }
-_SAYS_NO: Final = frozenset({"namespace_exists", "view_exists"})
+_SAYS_NO: Final = frozenset({"namespace_exists", "view_exists", "table_exists"})
 """Reads to which the adapter turns a 404 into a plain no."""
 _IN_A_NAMESPACE: Final = frozenset({"create_namespace", "list_tables"})
 

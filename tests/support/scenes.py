@@ -86,6 +86,7 @@ TRUE_REASONS: Final[dict[ParkCode, Callable[[TwinStage, Struck], bool]]] = {
     ParkCode.SOAK_FAILED: lambda stage, _: bool(stage.catalog.broken),
     ParkCode.SOURCE_REPLACED: lambda stage, _: bool(stage.foreign),
     ParkCode.NAME_TAKEN: lambda stage, _: NEW in stage.catalog.names and NEW not in stage.pointers(),
+    ParkCode.NAME_HIDDEN: lambda stage, _: NEW in stage.catalog.hidden,
     ParkCode.TABLE_UNREADABLE: lambda stage, _: NEW.namespace not in stage.catalog.namespaces,
     ParkCode.EXHAUSTED: lambda stage, _: NEW.namespace not in stage.catalog.namespaces,
 }
@@ -328,6 +329,16 @@ def _left_name_taken_in_the_fence(stage: TwinStage) -> None:
     assert stage.another_hand_creates(stage.old)
 
 
+def _hidden(stage: TwinStage) -> None:
+    """The catalog does not show the place's name, though it takes it."""
+    stage.catalog.hidden.add(NEW)
+
+
+def _renamed_to_a_hidden_name(stage: TwinStage) -> None:
+    dies_at(stage, "rename", after=True)
+    _hidden(stage)
+
+
 def _adopted(stage: TwinStage) -> None:
     _another_hand(stage)
     stage.plane.datasets[DATASET].iceberg_namespace = ".".join(NEW.namespace)
@@ -369,6 +380,8 @@ SCENES: Final = (
     Scene("rename over a registration by another hand", RENAME, _another_hand),
     Scene("an open rename", RENAME, lambda stage: dies_at(stage, "rename", after=True), once=True),
     Scene("an open rename after the schema changed", RENAME, _renamed_and_another_schema, once=True),
+    Scene("rename to a hidden name", RENAME, _hidden, once=True, ends=State.PARKED),
+    Scene("an open rename to a hidden name", RENAME, _renamed_to_a_hidden_name, once=True, ends=State.PARKED),
     Scene("the old name was written to after the flip", REGISTER, _written_to_after, ends=State.PARKED),
     Scene("left in quarantine", REGISTER, lambda s: _left_in_quarantine(s, free_again=False), ends=State.PARKED),
     Scene("back from quarantine", REGISTER, lambda s: _left_in_quarantine(s, free_again=True), ends=State.PARKED),

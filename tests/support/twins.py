@@ -31,6 +31,8 @@ from worker.outcome import ParkCode
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from worker.identifiers import TableIdentifier
+
 WAREHOUSE = "w"
 REPUBLISH_AFTER = 120.0
 URGENT_AGAIN = 5.0
@@ -306,6 +308,13 @@ class ControlPlaneTwin(ControlPlane):
 
     def open_entries(self, claimed: Claimed) -> tuple[Entry, ...]:
         return tuple(self.plane.open_entries(claimed.move.dataset_id))
+
+    def was_unreadable(self, claimed: Claimed, identifier: TableIdentifier) -> bool:
+        return any(
+            row.outcome is Closed.UNREADABLE and row.entry.pointer.identifier == identifier
+            for row in self.plane.pointers
+            if row.dataset_id == claimed.move.dataset_id
+        )
 
     def live_namespace(self, claimed: Claimed) -> str | None:
         dataset = claimed.move.dataset_id

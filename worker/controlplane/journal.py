@@ -74,6 +74,21 @@ def close_entry(connection: Connection, entry: Entry, how: Closed) -> None:
         connection.execute(_CLOSE, (how.value, entry.id))
 
 
+_UNREADABLE: Final = """
+SELECT EXISTS (SELECT FROM reroot.pointers WHERE dataset_id = %s AND outcome = 'unreadable'
+               AND namespace = %s AND table_name = %s)
+"""
+
+
+def was_unreadable(connection: Connection, claimed: Claimed, identifier: TableIdentifier) -> bool:
+    """Whether the table was renamed to this name and back, for it could not be read there. Raises ControlPlaneError."""
+    with translated():
+        row: Any = connection.execute(
+            _UNREADABLE, (claimed.move.dataset_id, ".".join(identifier.namespace), identifier.name)
+        ).fetchone()
+    return bool(row[0])
+
+
 def entries(rows: list[list[Any]] | None) -> tuple[Entry, ...]:
     """The entries that ``ENTRIES_OF`` selected."""
     return tuple(

@@ -25,6 +25,8 @@ from worker.outcome import ParkCode
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from worker.identifiers import TableIdentifier
+
 _MOVE: Final = """
     m.dataset_id, m.workspace_id, m.state, m.direction, m.claim, m.attempts, m.busy_count, m.table_name,
     m.source_identifier, m.target_namespace, m.table_uuid, m.old_location, m.old_sequence_number, m.given_up,
@@ -228,6 +230,11 @@ class PostgresControlPlane:
         """Read afresh, on the second connection."""
         row = self._one("SELECT " + journal.ENTRIES_OF, {"dataset": claimed.move.dataset_id})
         return journal.entries(row[0])
+
+    def was_unreadable(self, claimed: Claimed, identifier: TableIdentifier) -> bool:
+        """From the journal."""
+        with self._on_second() as connection:
+            return journal.was_unreadable(connection, claimed, identifier)
 
     def live_namespace(self, claimed: Claimed) -> str | None:
         """Asked afresh, on the second connection."""

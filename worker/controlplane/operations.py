@@ -52,6 +52,10 @@ SELECT dataset_id, state, park_code FROM retried ORDER BY dataset_id
 """
 
 
+_MENDED: Final = "UPDATE reroot.pointers SET outcome = 'returned' WHERE outcome = 'unreadable' AND dataset_id = ANY(%s)"
+"""A rename that was taken back is tried again from then on."""
+
+
 @dataclass(frozen=True, slots=True)
 class Retried:
     """A parked dataset that a worker will try again."""
@@ -70,12 +74,13 @@ class Late(StrEnum):
     """Somebody holds the dataset's lock or rows."""
 
 
-def retry_datasets(connection: Connection, dataset_ids: Sequence[str]) -> list[Retried]:
+def retry_datasets(connection: Connection, dataset_ids: Sequence[str], *, mended: bool = False) -> list[Retried]:
     """Queue the parked ones among ``dataset_ids`` again; what is not parked stays as it is.
 
-    Raises ControlPlaneError, RowsBusyError where a row stays locked.
+    ``mended``: an operator says that nothing keeps them any more from being read where they were renamed to and could
+    not be read. Raises ControlPlaneError, RowsBusyError where a row stays locked.
     """
-    return _retry(connection, Scope(dataset_ids=tuple(dataset_ids)), (), None)
+    return _retry(connection, Scope(dataset_ids=tuple(dataset_ids)), (), None, mended=mended)
 
 
 def retry_accepting(connection: Connection, dataset_ids: Sequence[str], code: str) -> list[Retried]:
@@ -87,13 +92,18 @@ def retry_accepting(connection: Connection, dataset_ids: Sequence[str], code: st
 
 
 def retry_codes(
-    connection: Connection, codes: Sequence[str], scope: Scope = EVERYTHING, limit: int | None = None
+    connection: Connection,
+    codes: Sequence[str],
+    scope: Scope = EVERYTHING,
+    limit: int | None = None,
+    *,
+    mended: bool = False,
 ) -> list[Retried]:
     """Queue everything in scope again that is parked with one of ``codes``, or, without codes, for whatever reason.
 
     At most ``limit``, in the order of the ids. Raises ControlPlaneError, RowsBusyError where a row stays locked.
     """
-    return _retry(connection, scope, codes, limit)
+    return _retry(connection, scope, codes, limit, mended=mended)
 
 
 def states(connection: Connection, dataset_ids: Sequence[str]) -> dict[str, State]:
@@ -154,11 +164,19 @@ def _rewrite(connection: Connection, dataset_id: str) -> int | Late:
 
 
 def _retry(
-    connection: Connection, scope: Scope, codes: Sequence[str], limit: int | None, *, accept: str | None = None
+    connection: Connection,
+    scope: Scope,
+    codes: Sequence[str],
+    limit: int | None,
+    *,
+    mended: bool = False,
+    accept: str | None = None,
 ) -> list[Retried]:
     condition, parameters = ledger_condition(scope)
     parameters |= {"codes": list(codes) or None, "limit": limit, "accept": accept}
     with translated(), connection.transaction():
         connection.execute(sql.SQL("SET LOCAL lock_timeout = {}").format(sql.Literal(f"{LOCK_SECONDS}s")))
         rows = connection.execute(sql.SQL(_RETRY).format(condition=condition), parameters).fetchall()
+        if mended:
+            connection.execute(_MENDED, ([dataset_id for dataset_id, _, _ in rows],))
     return [Retried(dataset_id, State(state), code) for dataset_id, state, code in rows]

@@ -45,6 +45,8 @@ class ErrorCode(StrEnum):
     FILE_MISSING = "file_missing"
     """The catalog knows the name, its metadata file is gone; the answer had the *type* of a missing file."""
     ALREADY_EXISTS = "already_exists"
+    HIDDEN = "hidden"
+    """The catalog has the name (a HEAD finds it, or a listing), and a GET does not show the table."""
     FORBIDDEN = "forbidden"
     UNAUTHORIZED = "unauthorized"
     UNAVAILABLE = "unavailable"
@@ -174,6 +176,10 @@ class Catalog(Protocol):
 
     def namespace_exists(self, namespace: tuple[str, ...]) -> bool:
         """Whether this client sees the namespace, by a GET of its own (a listing is never trusted for it)."""
+        ...
+
+    def table_exists(self, identifier: TableIdentifier) -> bool:
+        """Whether the catalog says by a HEAD that it has the table; False where it makes no such statement."""
         ...
 
     def view_exists(self, identifier: TableIdentifier) -> bool:

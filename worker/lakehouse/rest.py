@@ -43,6 +43,16 @@ _KEPT: Final = 600.0
 """Seconds for which it is believed what a catalog said of its use, and that it hands out no credentials."""
 _SOON: Final = 60.0
 """Seconds for which the old answer goes on being used where the catalog does not give a new one."""
+_NO_STATEMENT: Final = frozenset(
+    {
+        HTTPStatus.BAD_REQUEST,
+        HTTPStatus.NOT_FOUND,
+        HTTPStatus.METHOD_NOT_ALLOWED,
+        HTTPStatus.NOT_ACCEPTABLE,
+        HTTPStatus.NOT_IMPLEMENTED,
+    }
+)
+"""How a HEAD is answered for what is not there, or where it is not served: an answer to a HEAD has no type."""
 _WRONG_WAY: Final = frozenset({HTTPStatus.BAD_REQUEST, HTTPStatus.NOT_FOUND})
 _NOT_OF_A_NAME: Final = frozenset({ErrorCode.UNAVAILABLE, ErrorCode.UNCLEAR, ErrorCode.INVALID})
 """With one of those statuses: how a catalog answers at an address that it does not serve, or no longer."""
@@ -155,6 +165,17 @@ class RestCatalog(Catalog):
             self._send(Call.NAMESPACE, "GET", self._namespace(namespace), about=".".join(namespace))
         except CatalogError as error:
             if error.code is ErrorCode.NAMESPACE_MISSING:
+                return False
+            raise
+        return True
+
+    def table_exists(self, identifier: TableIdentifier) -> bool:
+        """HEAD the table."""
+        request = Request(Call.EXISTS, "HEAD", self._used().root + self._table(identifier), str(identifier))
+        try:
+            self._wire.send(request)
+        except CatalogError:
+            if self._wire.answered in _NO_STATEMENT:
                 return False
             raise
         return True

@@ -40,6 +40,7 @@ class Call(StrEnum):
     RENAME = "rename the table"
     DROP = "drop the table"
     CREATE_NAMESPACE = "create the namespace"
+    EXISTS = "say whether it has the table"
     NAMESPACE = "show the namespace"
     LIST = "list the tables"
     VIEW = "show the view"

@@ -1,7 +1,7 @@
 """One request to a REST catalog, and who may send it again.
 
 Responsible for: timeouts on everything, one keep-alive connection per process and host, the header of who we are, and
-the rule that nothing but a GET is ever sent twice.
+the rule that nothing but a GET or a HEAD is ever sent twice.
 Must not know: what is asked, what an answer's content means.
 """
 
@@ -32,6 +32,7 @@ _PAUSES: Final = (0.1, 0.4)
 _SHORT: Final = 1.0
 """Seconds of ``Retry-After`` that are waited for here; a longer wait is the caller's business."""
 _LONGEST_RETRY_AFTER: Final = 300.0
+_READS: Final = frozenset({"GET", "HEAD"})
 _AGAIN: Final = frozenset({429, 502, 503, 504})
 _NEW_TOKEN: Final = frozenset({401, 419})
 _HEADER_PROPERTY: Final = "header."
@@ -97,7 +98,7 @@ class Wire:
     def send(self, request: Request) -> bytes:
         """The body of a success. Raises CatalogError for everything else."""
         need_scheme(self._address, "the catalog's address")
-        pauses = iter(_PAUSES if request.method == "GET" else ())
+        pauses = iter(_PAUSES if request.method in _READS else ())
         until = time.monotonic() + self._session.seconds
         renewed = False
         while True:
@@ -107,7 +108,7 @@ class Wire:
                 error = answered.error
                 if answered.status in _NEW_TOKEN and self._session.authorization.refused():
                     # A refused change was not done either, but "sent once" is a rule without a second look.
-                    if renewed or request.method != "GET":
+                    if renewed or request.method not in _READS:
                         raise error from None
                     renewed = True
                     continue

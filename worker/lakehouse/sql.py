@@ -130,6 +130,11 @@ class SqlLakehouseCatalog(Catalog):
         with translated(f"show the namespace {'.'.join(namespace)}"):
             return self._opened().namespace_exists(namespace)
 
+    def table_exists(self, identifier: TableIdentifier) -> bool:
+        """Ask for its row: nothing is hidden here."""
+        with translated(f"say whether it has the table {identifier}"):
+            return self._opened().table_exists(_name(identifier))
+
     def view_exists(self, identifier: TableIdentifier) -> bool:  # noqa: ARG002 - the port's signature
         """An SQL catalog has no views."""
         return False

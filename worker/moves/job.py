@@ -32,7 +32,9 @@ class Memory:
     """What this process has found out, by warehouse, so that it is asked or written only once."""
 
     namespaces: set[tuple[str, tuple[str, ...]]] = field(default_factory=set)
-    """Made or seen."""
+    """Made or there."""
+    seen: set[tuple[str, tuple[str, ...]]] = field(default_factory=set)
+    """Namespaces that this process was shown by a GET."""
     strategies: set[str] = field(default_factory=set)
     """Warehouses whose strategy was noted."""
 
@@ -128,12 +130,15 @@ class Job:
     def _certainly_gone(self, identifier: TableIdentifier) -> Sighting:
         self.lock.alive()  # further requests follow, and after a rename the server does not wait long
         try:
+            # Names are hidden below one level only, and each request may be slow.
+            if len(identifier.namespace) > 1 and self.catalog.table_exists(identifier):
+                return _hidden(identifier, "a HEAD finds it")
             if not self.catalog.namespace_exists(identifier.namespace):
                 # What is ours to make holds nothing before it is made. A warehouse that was deactivated hides all.
                 hidden = self._holds_ours(identifier.namespace) or self.ask_beside() is not None
                 return _doubt(identifier, "is not in sight") if hidden else Gone()
             if identifier in self.catalog.list_tables(identifier.namespace):
-                return _doubt(identifier, "answers 404 while the listing shows it")
+                return _hidden(identifier, "the listing shows it")
         except CatalogError as error:
             return Unclear(error)
         return Gone()
@@ -181,6 +186,13 @@ class Job:
                     raise
             self.memory.namespaces.add(key)
 
+    def sees_namespace(self, namespace: tuple[str, ...]) -> bool:
+        """Whether a GET shows the namespace; a yes is remembered. Raises CatalogError."""
+        key = (self.dataset.warehouse, namespace)
+        if key not in self.memory.seen and self.catalog.namespace_exists(namespace):
+            self.memory.seen.add(key)
+        return key in self.memory.seen
+
     def _sees(self, namespace: tuple[str, ...], error: CatalogError) -> bool:
         if error.code in {ErrorCode.UNAVAILABLE, ErrorCode.THROTTLED, ErrorCode.UNAUTHORIZED}:
             return False
@@ -190,6 +202,12 @@ class Job:
         """Somebody dropped it: make it anew next time."""
         for depth in range(1, len(namespace) + 1):
             self.memory.namespaces.discard((self.dataset.warehouse, namespace[:depth]))
+        self.memory.seen.discard((self.dataset.warehouse, namespace))
+
+
+def _hidden(identifier: TableIdentifier, how: str) -> Unclear:
+    text = f"the catalog answers 404 for {identifier} while {how}"
+    return Unclear(CatalogError(ErrorCode.HIDDEN, ErrorKind.PERMANENT, text))
 
 
 def _doubt(identifier: TableIdentifier, why: str) -> Unclear:

@@ -29,7 +29,7 @@ class There:
 
 @dataclass(frozen=True, slots=True)
 class Gone:
-    """Certainly not there: the typed 404, the namespace in sight, and no listing that shows it."""
+    """Certainly not there: the typed 404, no HEAD that finds it, the namespace in sight, no listing that shows it."""
 
 
 @dataclass(frozen=True, slots=True)

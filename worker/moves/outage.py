@@ -82,6 +82,8 @@ def ended_by(error: CatalogError, job: Job) -> Outcome:
     match error.code:
         case ErrorCode.FORBIDDEN:
             return Park(ParkCode.FORBIDDEN, _alone(error), "grant what is missing, then `reroot retry`")
+        case ErrorCode.HIDDEN:
+            return Retry(_pause(job), str(error), ParkCode.NAME_HIDDEN)
         case ErrorCode.UNAUTHORIZED:
             return Retry(_pause(job), _alone(error), ParkCode.FORBIDDEN)
         case code if code in _AWAY | _DOUBT:

@@ -16,7 +16,7 @@ from worker.moves.goal import Goal, goal_of
 from worker.moves.look import NOT_LOOKED, Evidence, Gone, NotLooked, Sighting, Step, There, decide, refuse_difference
 from worker.moves.machine import State
 from worker.moves.ports import Action, Closed, Pointer, Strategy
-from worker.moves.renaming import rename
+from worker.moves.renaming import ask_as_a_reader, rename
 from worker.moves.strays import withdraw_strays
 from worker.moves.withdraw import withdraw
 from worker.outcome import Done, Outcome, Park, ParkCode, Retry, Wait, backoff
@@ -50,11 +50,14 @@ class _Placing:
         self.job = job
         self.goal = goal
         self.entries = [e for e in job.open(Action.REGISTER) if e.pointer.identifier == goal.target]
+        self.looked = False
+        """The new name was asked for in this attempt."""
 
     def converge(self) -> Outcome:
         old = self.job.look(self.goal.source)
         known = bool(self.entries) or self._may_stand_already() or isinstance(old, Gone)
         new: Sighting | NotLooked = self.job.look(self.goal.target) if known else NOT_LOOKED
+        self.looked = known
         moved = 0
         while moved < self.job.policy.second_looks:
             step = decide(old, new, self._evidence())
@@ -106,7 +109,9 @@ class _Placing:
         if self.goal.adopted:
             return self._adopted_but_absent()
         if self.job.strategy is Strategy.RENAME:
-            return rename(self.job, self.goal, table)
+            standing = None if self.looked else ask_as_a_reader(self.job, self.goal)
+            self.looked = True
+            return standing or rename(self.job, self.goal, table)
         new, refused = self._register(table)
         match new:
             case There():

@@ -54,6 +54,8 @@ class Closed(StrEnum):
     """The pointer is gone."""
     RETURNED = "returned"
     """It was in quarantine and stands under its name again."""
+    UNREADABLE = "unreadable"
+    """It was renamed to that name, could not be read there, and was renamed back."""
     VOID = "void"
     """The request never took effect."""
 
@@ -279,6 +281,13 @@ class ControlPlane(Protocol):
 
     def open_entries(self, claimed: Claimed) -> tuple[Entry, ...]:
         """The journal's open entries at this instant, oldest first: those of this attempt, too."""
+        ...
+
+    def was_unreadable(self, claimed: Claimed, identifier: TableIdentifier) -> bool:
+        """Whether a rename of the dataset's table to this name was taken back because it could not be read there.
+
+        Not where an operator has said since that the cause is mended.
+        """
         ...
 
     def live_namespace(self, claimed: Claimed) -> str | None:

@@ -7,31 +7,61 @@ Between the catalog's answer and our commit the resolver names a place where not
 reader can miss. So everything else is done before: the soak, through the old name; the namespace; the journal; every
 write of the flip. After the rename come one look and the commit. After a crash in the window the open entry makes the
 dataset due at once, and it is settled before anything else. Nothing here parks, or waits long, while the rename may
-have happened.
+have happened. A table that cannot be read under its new name goes back before anything is committed.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from worker.lakehouse.port import CatalogError, ErrorCode, ErrorKind, Table
 from worker.moves.flipping import flip, flip_of, refused
 from worker.moves.goal import Goal, goal_of, goal_to
+from worker.moves.job import OutOfTimeError
 from worker.moves.look import Gone, There, Unclear, name_taken
 from worker.moves.machine import State
 from worker.moves.ports import Action, Closed, Entry, Pointer
-from worker.outcome import Done, Outcome, ParkCode, Retry, backoff
+from worker.outcome import Done, Outcome, Park, ParkCode, Retry, backoff
 
 if TYPE_CHECKING:
     from worker.identifiers import TableIdentifier
     from worker.moves.job import Job
+    from worker.moves.look import Sighting
 
-_TO_BE_ASKED = frozenset({ErrorCode.ALREADY_EXISTS, ErrorCode.TABLE_MISSING, ErrorCode.NAMESPACE_MISSING})
+_TO_BE_ASKED: Final = frozenset({ErrorCode.ALREADY_EXISTS, ErrorCode.TABLE_MISSING, ErrorCode.NAMESPACE_MISSING})
 """Refusals that some server gives for another reason than it says: the names themselves are asked."""
+
+_LASTING: Final = frozenset({ErrorCode.HIDDEN, ErrorCode.FORBIDDEN})
+"""Why a name that is there cannot be read, today as tomorrow."""
+_AWAY: Final = frozenset({ErrorCode.UNAVAILABLE, ErrorCode.THROTTLED, ErrorCode.UNAUTHORIZED})
+"""Why no name can be read: a rename back would fare no better."""
+
+
+def ask_as_a_reader(job: Job, goal: Goal) -> There | Outcome | None:
+    """Before a rename: may this worker read where the table is to go? What stands there; None where the name is free.
+
+    A server may let a client rename to where it does not let it read. Raises CatalogError.
+    """
+    job.ensure_namespace(goal.target.namespace)
+    if not job.sees_namespace(goal.target.namespace):
+        job.forget_namespace(goal.target.namespace)
+        why = f"the catalog does not show this worker the namespace of {goal.target}"
+        return Retry(backoff(job.move.attempts, job.policy.jitter()), why, ParkCode.FORBIDDEN)
+    try:
+        return There(job.catalog.load(goal.target))
+    except CatalogError as error:
+        if error.code is ErrorCode.FORBIDDEN:
+            why = f"this worker may not read {goal.target}, where the table would go: {error}"
+            return Park(ParkCode.FORBIDDEN, why, "grant it to read tables in that namespace, then `reroot retry`")
+        if error.code is not ErrorCode.TABLE_MISSING:
+            raise
+    return None
 
 
 def rename(job: Job, goal: Goal, table: Table) -> Outcome:
     """Rename ``table`` to its goal and flip. Raises CatalogError, SoakError, LockLostError."""
+    if job.controlplane.was_unreadable(job.claimed, goal.target):
+        return _not_again(job, goal.target, goal.source)
     job.soak(table)
     job.ensure_namespace(goal.target.namespace)
     entry = _entry(job, goal.target, table)
@@ -58,41 +88,60 @@ def settle(job: Job, entry: Entry) -> Outcome | None:
     if target == live:
         job.controlplane.close(entry, Closed.KEPT)
         return None
-    match job.look(target):
-        case Unclear(error):
-            return _soon(f"{target} cannot be asked: {error}")
+    match _seen(job, target):
         case There(table) if table.uuid == entry.pointer.table_uuid:
             return _settle_there(job, entry, table, live)
         case There():
             job.controlplane.close(entry, Closed.VOID)
-        case Gone() if not isinstance(job.look(live), There) and not job.catalog.namespace_exists(target.namespace):
-            # Made before the rename, so that it is hidden rather than gone, and the table with it.
-            return _soon(f"{live} is gone, and the namespace of {target} is not in sight")
-        case Gone():
-            pass  # the attempt renames again under this very entry: its request may still be on its way
-    return None
+            return None
+        case Unclear(error) if error.code not in _LASTING:
+            return _soon(f"{target} cannot be asked: {error}")
+        case unseen:
+            return _settle_unseen(job, entry, unseen, live)
 
 
 def _settle_there(job: Job, entry: Entry, table: Table, live: TableIdentifier) -> Outcome | None:
     target, goal, left = entry.pointer.identifier, goal_of(job), job.look(live)
     # Another hand's table under the live name: readers find ours only where it stands, whatever place it has by now.
     taken = isinstance(left, There) and left.table.uuid != table.uuid
-    if not isinstance(goal, Goal) or goal.target != target or goal.adopted:
-        if not (taken and job.dataset.exists):
-            return _rename_back(job, entry, live)
-        goal = goal_to(job, live, target)
-    elif isinstance(left, There) and not taken:
+    if isinstance(left, There) and not taken:
         return None  # both names stand, or that answer is an old one: the two looks decide, under this open entry
+    if not isinstance(goal, Goal) or goal.target != target or goal.adopted:
+        # The place has changed since: back to the name that the resolver gives, then start over.
+        if not (taken and job.dataset.exists):
+            return _rename_back(job, entry, live, Closed.RETURNED)
+        goal = goal_to(job, live, target)
     # Unknown does not stop the flip, for readers miss the table now; the withdrawal, later, asks again.
     state = State.FLIPPED if isinstance(left, Unclear) else State.DONE
     return flip(job, flip_of(job, goal, table, table, state, [entry.id]))
 
 
-def _rename_back(job: Job, entry: Entry, home: TableIdentifier) -> Outcome | None:
-    """The place has changed since: put the table back to the name that the resolver gives, then start over."""
+def _settle_unseen(job: Job, entry: Entry, unseen: Gone | Unclear, live: TableIdentifier) -> Outcome | None:
+    """The new name does not show the table. Where the old one is free, it is renamed back, if it is to be had."""
+    target, home = entry.pointer.identifier, job.look(live)
+    if isinstance(home, There):
+        return None  # the attempt renames again under this very entry: its request may still be on its way
+    ended: Outcome = _soon(f"neither {target} nor {live} can be seen")
+    if isinstance(home, Gone):
+        goal = goal_of(job)
+        wanted = isinstance(goal, Goal) and goal.target == target
+        back = _rename_back(job, entry, live, Closed.UNREADABLE if wanted else Closed.RETURNED)
+        if back is None:
+            return _unreadable(job, target, live, unseen) if wanted else None
+        ended = back
+    # Made before the rename: where the namespace is not in sight, it is hidden rather than gone, and the table with it.
+    gone = isinstance(unseen, Gone) and job.catalog.namespace_exists(target.namespace)
+    return None if gone else ended
+
+
+def _rename_back(job: Job, entry: Entry, home: TableIdentifier, how: Closed) -> Outcome | None:
+    """Put the table back to ``home``; None: it stands there, and the entry is closed."""
     away = entry.pointer.identifier
-    job.guard()
     error: CatalogError | None = None
+    try:
+        job.guard()
+    except OutOfTimeError:
+        return _soon(f"no time is left to rename {away} back to {home}")
     try:
         job.catalog.rename(away, home)
     except CatalogError as refusal:
@@ -100,9 +149,9 @@ def _rename_back(job: Job, entry: Entry, home: TableIdentifier) -> Outcome | Non
     if not isinstance(job.look(home), There):
         return _soon(f"{away} is not back under {home} yet: {error or 'its answer was a clean yes'}")
     if error is not None and not isinstance(job.look(away), Gone):
-        # Both names stand, or that answer is an old one: the two looks decide, under this open entry.
-        return None if error.code is ErrorCode.ALREADY_EXISTS else _soon(f"{away} is not back yet: {error}")
-    job.controlplane.close(entry, Closed.RETURNED)
+        return _soon(f"{away} is not back yet: {error}")
+    job.lock.give_back()
+    job.controlplane.close(entry, how)
     return None
 
 
@@ -124,17 +173,80 @@ def _void(job: Job, entry: Entry) -> None:
 
 def _ask(job: Job, goal: Goal, entry: Entry, error: CatalogError | None) -> Outcome:
     """Look at the new name: that, and not the answer, says whether the rename happened."""
-    match job.look(goal.target):
+    denied = error is not None and error.kind is not ErrorKind.UNKNOWN
+    match job.look(goal.target) if denied else _seen(job, goal.target):
         case There(table) if table.uuid == entry.pointer.table_uuid:
             return _commit(job, goal, error)
-        case There(other) if error is not None and error.kind is not ErrorKind.UNKNOWN:
+        case There(other) if denied:
             job.lock.give_back()
             job.controlplane.close(entry, Closed.VOID)
             return name_taken(other, entry.pointer.table_uuid)
-        case Gone() if error is not None and error.kind is not ErrorKind.UNKNOWN:
+        case Gone() | Unclear(CatalogError(code=ErrorCode.HIDDEN)) if denied and error is not None:
             return _certainly_not(job, goal, entry, error)
+        case Gone() | Unclear() as unseen if not denied and _goes_back(unseen, error):
+            return _take_back(job, goal, entry, unseen)
         case _:
             return _soon(f"the rename to {goal.target} is not settled: {error or 'its answer was a clean yes'}")
+
+
+def _goes_back(unseen: Gone | Unclear, error: CatalogError | None) -> bool:
+    """After a clean yes, whatever keeps it from being read; after silence, only what says that it is there."""
+    if isinstance(unseen, Gone):
+        return error is None
+    return unseen.error.code in _LASTING or (error is None and unseen.error.code not in _AWAY)
+
+
+def _take_back(job: Job, goal: Goal, entry: Entry, unseen: Gone | Unclear) -> Outcome:
+    """Renamed, and not to be read there: the table goes back while nothing is committed."""
+    pause = backoff(job.move.attempts, job.policy.jitter())
+    if isinstance(unseen, Gone) and isinstance(job.look(goal.source), There):
+        _void(job, entry)
+        return Retry(pause, f"the rename to {goal.target} was answered with a clean yes, and nothing happened")
+    lasts = isinstance(unseen, Gone) or unseen.error.code in _LASTING
+    back = _rename_back(job, entry, goal.source, Closed.UNREADABLE if lasts else Closed.RETURNED)
+    if back is not None:
+        return back
+    parked = _unreadable(job, goal.target, goal.source, unseen)
+    return parked if lasts else Retry(pause, parked.why, ParkCode.TABLE_UNREADABLE)
+
+
+def _unreadable(job: Job, target: TableIdentifier, home: TableIdentifier, unseen: Gone | Unclear) -> Park:
+    seen = str(unseen.error) if isinstance(unseen, Unclear) else "the catalog shows no table there"
+    forbidden = isinstance(unseen, Unclear) and unseen.error.code is ErrorCode.FORBIDDEN
+    return Park(
+        ParkCode.FORBIDDEN if forbidden else ParkCode.NAME_HIDDEN,
+        f"it was renamed to {target} and could not be read there, so it was renamed back to {home}: {seen}",
+        _mend(job),
+    )
+
+
+def _not_again(job: Job, target: TableIdentifier, home: TableIdentifier) -> Park:
+    return Park(
+        ParkCode.NAME_HIDDEN,
+        f"it was renamed to {target} before and could not be read there; it stands under {home}, untouched this time",
+        _mend(job),
+    )
+
+
+def _mend(job: Job) -> str:
+    again = f"`reroot retry {job.move.dataset_id} --mended`"
+    return f"let this worker read it there, or give the dataset another name or schema (docs/catalogs.md), then {again}"
+
+
+def _seen(job: Job, identifier: TableIdentifier) -> Sighting:
+    """A look, and another where it shows nothing: one answer may be an old one, or a gateway's. Both must agree."""
+    seen = job.look(identifier)
+    if isinstance(seen, There) or (isinstance(seen, Unclear) and seen.error.code in _AWAY):
+        return seen
+    again = job.look(identifier)
+    if isinstance(again, There) or _says(again) == _says(seen):
+        return again
+    text = f"two looks at {identifier} do not agree: {_says(seen)}, then {_says(again)}"
+    return Unclear(CatalogError(ErrorCode.UNREADABLE, ErrorKind.UNKNOWN, text))
+
+
+def _says(seen: Gone | Unclear) -> str:
+    return "gone" if isinstance(seen, Gone) else seen.error.code.value
 
 
 def _commit(job: Job, goal: Goal, error: CatalogError | None) -> Outcome:

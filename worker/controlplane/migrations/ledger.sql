@@ -93,7 +93,7 @@ CREATE TABLE reroot.pointers (
     opened_at         timestamptz NOT NULL DEFAULT clock_timestamp(),
     closed_at         timestamptz,
     outcome           text CONSTRAINT pointers_outcome_known
-                      CHECK (outcome IN ('kept', 'withdrawn', 'returned', 'void')),
+                      CHECK (outcome IN ('kept', 'withdrawn', 'returned', 'unreadable', 'void')),
     CONSTRAINT pointers_closed_says_how CHECK ((closed_at IS NULL) = (outcome IS NULL))
 );
 
