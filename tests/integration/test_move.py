@@ -16,6 +16,9 @@ class TestCleanMove:
         subject = stage.subject()
         stage.catalog.make_namespaces(subject.new.namespace)
         stage.catalog.make_namespaces((QUARANTINE_NAMESPACE,))
+        assert stage.attempt(stage.subject()) == Done("flipped")
+        assert stage.methods().count("rename") == 1  # asked once per process: may it withdraw?
+        stage.catalog.calls.clear()
 
         assert stage.attempt(subject) == Done("flipped")
         assert [m for m in stage.methods() if m not in {"create_namespace", "soak"}] == [

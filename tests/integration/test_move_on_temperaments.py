@@ -22,7 +22,7 @@ from worker.controlplane import reversal
 from worker.controlplane.connection import connect
 from worker.controlplane.ledger import PostgresControlPlane
 from worker.identifiers import LEGACY_NAMESPACE, QUARANTINE_NAMESPACE, TableIdentifier
-from worker.lakehouse.connection import CatalogConnection, CatalogType
+from worker.lakehouse.connection import CatalogAuth, CatalogConnection, CatalogType
 from worker.lakehouse.lakehouse import open_lakehouse
 from worker.moves.attempt import Mover
 from worker.moves.policy import Policy
@@ -62,7 +62,14 @@ class Lake:
     """A control plane and a catalog with a temperament, with a proxy between it and the workers."""
 
     def __init__(
-        self, database: str, plane: ControlPlaneFixture, double: RestDouble, proxy: FaultProxy, folder: Path
+        self,
+        database: str,
+        plane: ControlPlaneFixture,
+        double: RestDouble,
+        proxy: FaultProxy,
+        folder: Path,
+        *,
+        user: str | None = None,
     ) -> None:
         self.database = database
         self.plane = plane
@@ -73,7 +80,7 @@ class Lake:
         direct = CatalogConnection(CatalogType.REST, SecretStr(double.uri))
         self.writer = pyiceberg_catalog_for(direct, WAREHOUSE)
         self._plane = PostgresControlPlane(database, worker="w1", warehouse_for=lambda _: WAREHOUSE, attempt_seconds=60)
-        self._lakehouse = open_lakehouse(CatalogConnection(CatalogType.REST, SecretStr(self.proxy.uri)))
+        self._lakehouse = open_lakehouse(_connection(self.proxy.uri, user))
         self.mover = Mover(self._plane, self._lakehouse, Policy(jitter=lambda: 0.5))
         self.workspace = plane.workspace()
         self.schema = plane.schema(plane.catalog(self.workspace))
@@ -85,14 +92,14 @@ class Lake:
         self.writer.close()
         assert self.double.failures == []
 
-    def subject(self) -> Subject:
+    def subject(self, called: str | None = None) -> Subject:
         """A queued dataset with a real table of twenty rows."""
         dataset = self.plane.dataset(self.workspace, self.schema)
-        name = legacy_identifier(dataset)
+        name = f"{LEGACY_NAMESPACE}.{called}" if called else legacy_identifier(dataset)
         old = TableIdentifier.within(LEGACY_NAMESPACE, name.removeprefix(LEGACY_NAMESPACE + "."))
         table = make_table(self.writer, old, rows=10, snapshots=2)
         place = self.plane.place(self.schema)
-        self.plane.log(dataset, snapshot_id=table.metadata.current_snapshot_id, row_count=20)
+        self.plane.log(dataset, iceberg_table=name, snapshot_id=table.metadata.current_snapshot_id, row_count=20)
         self.plane.execute(
             "INSERT INTO reroot.moves (dataset_id, workspace_id, source_identifier, table_name, target_namespace)"
             " VALUES (%s, %s, %s, %s, %s)",
@@ -153,6 +160,13 @@ class Lake:
         assert subject.files.items() <= self.files(table.location()).items()
         assert set(self.plane.logged_identifiers(subject.id)) == {str(at)}
         assert self.plane.execute("SELECT reroot.table_identifier(%s::uuid)", (subject.id,)) == [(str(at),)]
+
+
+def _connection(uri: str, user: str | None) -> CatalogConnection:
+    if user is None:
+        return CatalogConnection(CatalogType.REST, SecretStr(uri))
+    secret = SecretStr("secret")
+    return CatalogConnection(CatalogType.REST, SecretStr(uri), auth=CatalogAuth.BASIC, user=user, password=secret)
 
 
 @pytest.fixture(params=sorted(TEMPERAMENTS))

@@ -15,7 +15,7 @@ from worker.lakehouse.port import CatalogError, ErrorCode, ErrorKind
 from worker.moves.machine import State
 from worker.moves.policy import Policy
 from worker.moves.ports import Strategy
-from worker.outcome import Done
+from worker.outcome import Done, ParkCode
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,7 +30,7 @@ def renamed_and_dead() -> TwinStage:
     return stage
 
 
-def test_a_place_that_is_hidden_is_waited_for_and_never_parked() -> None:
+def test_a_place_that_is_hidden_is_left_again_and_readers_find_the_table() -> None:
     stage = renamed_and_dead()
 
     def hiding(_: Process, call: PortCall, perform: Callable[[], Any]) -> Any:
@@ -42,12 +42,9 @@ def test_a_place_that_is_hidden_is_waited_for_and_never_parked() -> None:
 
     stage.strike = hiding
     stage.settle()
-    assert str(stage.row.state) == State.QUEUED
-    assert stage.pass_time_until_due()
-    stage.strike = lambda _, call, perform: stage.faults.plainly(call, perform)
-    stage.settle()
-    assert stage.row.state is State.DONE
-    assert stage.live == NEW
+    assert (stage.row.state, stage.row.park_code) == (State.PARKED, ParkCode.NAME_HIDDEN)
+    assert stage.pointers() == {OLD} == {stage.live}
+    assert stage.violations + stage.end_violations() == []
 
 
 def test_a_clean_yes_to_the_way_back_is_looked_after() -> None:

@@ -13,6 +13,7 @@ from worker.identifiers import LEGACY_NAMESPACE, QUARANTINE_NAMESPACE, TableIden
 from worker.lakehouse.port import Catalog, CatalogError, ErrorCode, ErrorKind
 from worker.moves.look import Gone, Sighting, There, Unclear
 from worker.moves.machine import Direction, State
+from worker.moves.rights import Rights
 from worker.outcome import ParkCode
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ class Memory:
     """Made or there."""
     seen: set[tuple[str, tuple[str, ...]]] = field(default_factory=set)
     """Namespaces that this process was shown by a GET."""
+    rights: Rights = field(default_factory=Rights)
     strategies: set[str] = field(default_factory=set)
     """Warehouses whose strategy was noted."""
 

@@ -81,6 +81,7 @@ def ended_by(error: CatalogError, job: Job) -> Outcome:
         return waiting
     match error.code:
         case ErrorCode.FORBIDDEN:
+            job.memory.rights.forbidden(job.dataset.warehouse)
             return Park(ParkCode.FORBIDDEN, _alone(error), "grant what is missing, then `reroot retry`")
         case ErrorCode.HIDDEN:
             return Retry(_pause(job), str(error), ParkCode.NAME_HIDDEN)

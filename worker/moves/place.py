@@ -17,6 +17,7 @@ from worker.moves.look import NOT_LOOKED, Evidence, Gone, NotLooked, Sighting, S
 from worker.moves.machine import State
 from worker.moves.ports import Action, Closed, Pointer, Strategy
 from worker.moves.renaming import ask_as_a_reader, rename
+from worker.moves.rights import may_withdraw
 from worker.moves.strays import withdraw_strays
 from worker.moves.withdraw import withdraw
 from worker.outcome import Done, Outcome, Park, ParkCode, Retry, Wait, backoff
@@ -74,6 +75,9 @@ class _Placing:
                     new = Gone()
                 case Step.GO_ON, There(table), There(standing):
                     self._soak(standing, table)
+                    forbidden = may_withdraw(self.job, self.goal, table)
+                    if forbidden is not None:
+                        return forbidden
                     again = self.job.look(self.goal.source)
                     if isinstance(again, There) and again.table.metadata_location == table.metadata_location:
                         return self._flip(standing, left=table, state=State.FLIPPED)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from worker.lakehouse.port import CatalogError
+from worker.lakehouse.port import CatalogError, ErrorCode
 from worker.moves.job import OutOfTimeError
 from worker.moves.look import Gone, There, Unclear
 from worker.moves.machine import State
@@ -115,6 +115,8 @@ def _taken_back(job: Job, entry: Entry, ended_by: Callable[[CatalogError], Outco
 def _withdraw_stray(job: Job, entry: Entry) -> Outcome | None:
     pointer = entry.pointer
     match job.look(pointer.identifier):
+        case Unclear(CatalogError(code=ErrorCode.HIDDEN)):
+            return _withdraw_ours(job, entry)  # quarantine shows whose it is, and what is not ours is given back
         case Unclear(error):
             raise error
         case Gone():
