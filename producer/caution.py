@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
+from worker.identifiers import LEGACY_NAMESPACE
 from worker.moves.ports import Strategy
 
 if TYPE_CHECKING:
@@ -27,11 +28,14 @@ class Caution(StrEnum):
     """Some servers refuse its name in a path, however it is written: then nothing is touched, and it is parked."""
     NAMESPACE_SHARED = "namespace_shared"
     """Another workspace's datasets stand in, or go to, the same namespace of the same warehouse."""
+    NAME_HIDDEN = "name_hidden"
+    """Some servers take its name and do not show the table under it: then it is taken back, and parked."""
 
 
 REMEDY: Final = {
     Caution.METADATA_CLEANUP: "a shorter grace, or more metadata versions kept",
     Caution.CASE_TWIN: "rename one of the two, if the catalog ignores case",
+    Caution.NAME_HIDDEN: "rename the table first, if Gravitino authorizes there",
     Caution.NAME_IN_PATH: "a canary first: some servers refuse % and \\ in paths",
     Caution.NAMESPACE_SHARED: "a warehouse for each workspace, or other slugs",
 }
@@ -43,6 +47,15 @@ commits loses the file that the old name points to after so many, at the latest 
 
 _REFUSED_IN_PATHS: Final = frozenset("%\\")
 """The reference server 1.11.0 answers them with a 400: Jetty 12 takes them for an attack."""
+
+_FILES: Final = ("data_files", "delete_files", "entries", "files", "manifests")
+_METADATA_TABLES: Final = frozenset(
+    {*_FILES, *(f"all_{name}" for name in _FILES), "history", "metadata_log_entries", "partitions"}
+    | {"position_deletes", "refs", "snapshots"}
+)
+"""Iceberg's names for the tables of a table's metadata. Gravitino with authorization hides them in a place."""
+_LONGEST_ENTITY: Final = 128
+"""Characters. Gravitino with authorization renames to more, and then answers with a 500."""
 
 _DAY: Final = 86_400.0
 
@@ -64,8 +77,13 @@ def cautions(facts: DatasetFacts, terms: Terms) -> tuple[Caution, ...]:
         Caution.CASE_TWIN: facts.case_twin,
         Caution.NAME_IN_PATH: not _REFUSED_IN_PATHS.isdisjoint(facts.source_identifier or ""),
         Caution.NAMESPACE_SHARED: facts.namespace_shared,
+        Caution.NAME_HIDDEN: _may_be_hidden((facts.source_identifier or "").removeprefix(LEGACY_NAMESPACE + ".")),
     }
     return tuple(caution for caution in Caution if found[caution])
+
+
+def _may_be_hidden(name: str) -> bool:
+    return name in _METADATA_TABLES or "." in name or len(name) > _LONGEST_ENTITY
 
 
 def _leaves_a_second_pointer(facts: DatasetFacts, terms: Terms) -> bool:

@@ -62,7 +62,7 @@ def test_twins_but_for_their_case_are_named_whatever_the_strategy() -> None:
 @pytest.mark.parametrize(("name", "expected"), [("50%", True), ("a\\b", True), ("Größe 1.2", False), ("ds_1", False)])
 def test_a_name_that_some_servers_refuse_in_a_path_is_named(name: str, *, expected: bool) -> None:
     found = warned(QUARTER, source_identifier=f"datasets.{name}")
-    assert found == ((Caution.NAME_IN_PATH,) if expected else ())
+    assert (Caution.NAME_IN_PATH in found) is expected
 
 
 def test_every_warning_says_what_to_do() -> None:
@@ -77,3 +77,20 @@ def test_warnings_go_with_what_can_move_and_only_where_they_are_asked_for() -> N
     assert isinstance(without, Planned)
     assert (with_terms.cautions, without.cautions) == ((Caution.CASE_TWIN,), ())
     assert not isinstance(next(iter(judged([replace(twins, schema_id=None)], terms=QUARTER))), Planned)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("files", True),
+        ("all_data_files", True),
+        ("snapshots", True),
+        ("a.b", True),
+        ("x" * 129, True),
+        ("x" * 128, False),
+        ("ds_1", False),
+        ("my_files", False),
+    ],
+)
+def test_a_name_that_some_server_hides_is_warned_about(name: str, expected: bool) -> None:
+    assert (Caution.NAME_HIDDEN in warned(QUARTER, source_identifier=f"datasets.{name}")) is expected
