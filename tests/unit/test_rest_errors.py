@@ -17,7 +17,7 @@ from worker.lakehouse.connection import CatalogConnection, CatalogType
 from worker.lakehouse.lakehouse import open_lakehouse
 from worker.lakehouse.port import Catalog, CatalogError, ErrorCode, ErrorKind
 from worker.lakehouse.rest_answers import Answer, origin, read_answer
-from worker.lakehouse.rest_errors import ROWS, SILENCES, Call, classify, silence_error
+from worker.lakehouse.rest_errors import ROWS, SILENCES, Call, classify, error_for, silence_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -366,3 +366,9 @@ def test_of_a_redirect_only_whom_it_leads_to_is_named(location: str, named: str)
     assert origin(location) == named
     with OddServer(Reply(302, b"", {"Location": location})) as server, opened(server.uri) as catalog:
         assert f"it redirects to {named}, which" in str(error_of(catalog, Call.LOAD))
+
+
+@pytest.mark.parametrize("kind", ["NoSuchWarehouseException", "NoSuchCatalogException", "NoSuchMetalakeException"])
+def test_a_warehouse_that_does_not_exist_is_named_as_such(kind: str) -> None:
+    error = error_for(Call.CONFIG, Answer(404, kind, "nothing"), about="for warehouse w_typo")
+    assert "for warehouse w_typo: the warehouse does not exist, is inactive or is hidden from us: 404" in str(error)

@@ -103,6 +103,9 @@ def _named(*types: str) -> frozenset[str]:
     return frozenset(types)
 
 
+_NO_WAREHOUSE: Final = _named(
+    "NoSuchWarehouseException", "ProjectNotFound", "NoSuchCatalogException", "NoSuchMetalakeException"
+)
 _FILE_SHAPE: Final = r"file|stream|location|metadata|[a-z0-9]+:/"
 _TRANSIENT, _PERMANENT = ErrorKind.TRANSIENT, ErrorKind.PERMANENT
 
@@ -134,7 +137,7 @@ ROWS: Final = (
         ErrorCode.UNAVAILABLE,
         _TRANSIENT,
         _of(404),
-        _named("NoSuchWarehouseException", "ProjectNotFound", "NoSuchCatalogException", "NoSuchMetalakeException"),
+        _NO_WAREHOUSE,
     ),
     # Lakekeeper answers an unknown route with an empty 404, UnityCatalog and BigLake do not serve every route. A 404 of
     # a proxy is no such statement, except for rename, where taking it for one only makes the withdrawal plainer.
@@ -209,7 +212,8 @@ def error_for(call: Call, answer: Answer, *, about: str, retry_after: float | No
 def _text(call: Call, answer: Answer, about: str) -> str:
     said = one_line(answer.message)
     told = " ".join(part for part in (str(answer.status), one_line(answer.type)) if part)
-    return ": ".join(part for part in (_did_not(call, about), told, said) if part)
+    absent = "the warehouse does not exist, is inactive or is hidden from us" if answer.type in _NO_WAREHOUSE else ""
+    return ": ".join(part for part in (_did_not(call, about), absent, told, said) if part)
 
 
 @dataclass(frozen=True, slots=True)
