@@ -161,9 +161,15 @@ class TwinStage:
             return None
         finally:
             process.lock = None
-        if process.met_outage and not process.met_fault and isinstance(outcome, Retry | Park):
+        costs = isinstance(outcome, Retry | Park) and outcome.code not in self._true_all_the_same()
+        if process.met_outage and not process.met_fault and costs:
             self.violations.append(f"an outage cost an attempt: {outcome}")
         return outcome
+
+    def _true_all_the_same(self) -> set[ParkCode]:
+        """What an attempt may have found out before it met an outage."""
+        reasons = {ParkCode.SOAK_FAILED: self.catalog.broken, ParkCode.WITHDRAWAL_DOUBTFUL: self.foreign}
+        return {code for code, true in reasons.items() if true}
 
     def _handler(self, process: Process) -> Callable[[PortCall, Callable[[], Any]], Any]:
         return lambda call, perform: self._concerned(process, call).handle(process, call, perform)

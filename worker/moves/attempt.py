@@ -181,7 +181,7 @@ def _soon(job: Job) -> float:
     """Seconds until an open rename is looked at again: few at first, and more the longer nothing changes."""
     opened_ago = max((entry.opened_ago for entry in job.open(Action.RENAME)), default=0.0)
     least, most = job.policy.open_rename_seconds
-    return min(max(least, opened_ago / 4), most)
+    return min(max(least, opened_ago), most)
 
 
 def _pause(job: Job) -> float:
