@@ -246,6 +246,19 @@ class TestWarehouses:
         assert stage.parked(bad) == ParkCode.TABLE_UNREADABLE
         assert stage.finish(good) == "done"
 
+    def test_a_server_that_can_load_no_table_is_away(self, stage: Stage) -> None:
+        one, _ = stage.subject(), stage.subject()
+
+        def hook(call: object) -> None:
+            if getattr(call, "method", None) == "load":
+                raise CatalogError(ErrorCode.UNCLEAR, ErrorKind.TRANSIENT, "500: storage timed out")
+
+        stage.catalog.before = hook
+        assert isinstance(stage.attempt(one), Wait)
+        assert stage.row(one)["attempts"] == 0
+        [[why]] = stage.execute("SELECT down_reason FROM reroot.warehouses WHERE down_until IS NOT NULL")
+        assert "storage timed out" in why
+
     def test_a_warehouse_that_is_away_costs_no_attempt_and_is_asked_by_one(self, stage: Stage) -> None:
         subjects = [stage.subject() for _ in range(3)]
         refused = CatalogError(ErrorCode.UNAVAILABLE, ErrorKind.TRANSIENT, "connection refused")

@@ -12,8 +12,10 @@ warehouse as a whole is away: its jobs wait, one of them asks again, and one lin
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
+from worker.identifiers import LEGACY_NAMESPACE
 from worker.lakehouse.port import CatalogError, ErrorCode
 from worker.moves.ports import CREDENTIALS_REFUSED
 from worker.outcome import Outcome, Park, ParkCode, Retry, Wait, backoff
@@ -32,6 +34,10 @@ _DOUBT: Final = frozenset({ErrorCode.UNCLEAR, ErrorCode.UNREADABLE, ErrorCode.FI
 """What may be about one table, or about everything."""
 _OF_NAMES: Final = frozenset({ErrorCode.TABLE_MISSING, ErrorCode.NAMESPACE_MISSING, ErrorCode.ALREADY_EXISTS})
 """What a catalog says of names: it may have been true a moment ago, or of a request sent twice. The next look tells."""
+_EVERY_TABLE: Final = frozenset({ErrorCode.UNCLEAR, ErrorCode.UNAVAILABLE})
+"""What every table meets while a server cannot reach its storage."""
+_OTHERS: Final = 3
+"""Other tables that are asked for: the first ones may be damaged themselves."""
 _LONGEST_WAIT: Final = 300.0
 _CREDENTIALS_WAIT: Final = 60.0
 _STORAGE_WAIT: Final = 30.0
@@ -123,10 +129,28 @@ def _outage(error: CatalogError, job: Job) -> Wait | None:
         return _away(job, _CREDENTIALS_WAIT, f"{CREDENTIALS_REFUSED}: {beside}")
     if beside is not None:
         return _away(job, beside.retry_after or job.policy.away_seconds, str(beside))
+    if error.code in _EVERY_TABLE and (other := _of_other_tables(job)) is not None:
+        # The catalog answers from its database, and reads no table's metadata file: its storage does not answer.
+        return _away(job, other.retry_after or job.policy.away_seconds, str(other))
     if error.code in _AWAY and error.retry_after:
         # Reads go on, and changes do not: Lakekeeper's maintenance mode.
         return _away(job, error.retry_after, str(error))
     return Wait(_pause(job), f"throttled: {error}") if error.code is ErrorCode.THROTTLED else None
+
+
+def _of_other_tables(job: Job) -> CatalogError | None:
+    """The error that other tables of the legacy namespace meet; None where one of them loads, or there is none."""
+    mine = job.named(LEGACY_NAMESPACE)
+    others = (each for each in job.catalog.list_tables(mine.namespace) if each != mine)
+    failed: CatalogError | None = None
+    for other in islice(others, _OTHERS):
+        try:
+            job.catalog.load(other)
+        except CatalogError as error:
+            failed = error
+        if failed is None or failed.code not in _EVERY_TABLE:
+            return None
+    return failed
 
 
 def _away(job: Job, after: float, why: str) -> Wait:
