@@ -183,4 +183,8 @@ def _interrupted(_number: int, _frame: FrameType | None) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        status = main()
+    except KeyboardInterrupt:  # raised once more, on the way out, by a library that holds signals back for a while
+        status = INTERRUPTED
+    sys.exit(status)
