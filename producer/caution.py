@@ -27,17 +27,17 @@ class Caution(StrEnum):
     NAME_IN_PATH = "name_in_path"
     """Some servers refuse its name in a path, however it is written: then nothing is touched, and it is parked."""
     NAMESPACE_SHARED = "namespace_shared"
-    """Another workspace's datasets stand in, or go to, the same namespace of the same warehouse."""
+    """Another workspace's datasets are in, or go to, the same namespace of the same warehouse."""
     NAME_HIDDEN = "name_hidden"
-    """Some servers take its name and do not show the table under it: then it is taken back, and parked."""
+    """Some servers accept its name and do not show the table under it: it is then renamed back and parked."""
 
 
 REMEDY: Final = {
-    Caution.METADATA_CLEANUP: "a shorter grace, or more metadata versions kept",
+    Caution.METADATA_CLEANUP: "set a shorter grace, or keep more metadata versions",
     Caution.CASE_TWIN: "rename one of the two, if the catalog ignores case",
-    Caution.NAME_HIDDEN: "rename the table first, if Gravitino authorizes there",
-    Caution.NAME_IN_PATH: "a canary first: some servers refuse % and \\ in paths",
-    Caution.NAMESPACE_SHARED: "a warehouse for each workspace, or other slugs",
+    Caution.NAME_HIDDEN: "on Gravitino with authorization, rename the table first",
+    Caution.NAME_IN_PATH: "move a canary first: some servers refuse % and \\ in paths",
+    Caution.NAMESPACE_SHARED: "give each workspace a warehouse, or choose other slugs",
 }
 """One line for each warning: what to do about it."""
 
@@ -53,9 +53,9 @@ _METADATA_TABLES: Final = frozenset(
     {*_FILES, *(f"all_{name}" for name in _FILES), "history", "metadata_log_entries", "partitions"}
     | {"position_deletes", "refs", "snapshots"}
 )
-"""Iceberg's names for the tables of a table's metadata. Gravitino with authorization hides them in a place."""
+"""Iceberg's names for the tables of a table's metadata. Gravitino with authorization hides them below one level."""
 _LONGEST_ENTITY: Final = 128
-"""Characters. Gravitino with authorization renames to more, and then answers with a 500."""
+"""Characters. Gravitino with authorization renames a table to a longer name, and then answers with a 500."""
 
 _DAY: Final = 86_400.0
 

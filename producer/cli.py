@@ -1,6 +1,6 @@
-"""The console script ``reroot``, before anything of weight is imported.
+"""The console script ``reroot``, before the large imports.
 
-Responsible for: that Ctrl-C is one line at any moment, and that the package ``worker`` is Reroot's own.
+Responsible for: one line after Ctrl-C at any moment, and the check that the package ``worker`` is Reroot's own.
 Must not know: any command.
 """
 
@@ -23,7 +23,7 @@ def main() -> None:
                 " install Reroot into an environment of its own\n"
             )
             sys.exit(USAGE)
-        # Late: the import takes half a second, in which somebody may press Ctrl-C.
+        # Late: the import takes half a second, and Ctrl-C may come in it.
         from producer.commands import run  # noqa: PLC0415 - see the line above
 
         sys.exit(run(sys.argv[1:]))
@@ -33,7 +33,7 @@ def main() -> None:
 
 
 def _stranger() -> Path | None:
-    """Where a package ``worker`` stands that was not installed with this one; None where it is Reroot's."""
+    """The directory of a package ``worker`` that was not installed with this one; None where it is Reroot's."""
     found = find_spec("worker")
     places = [] if found is None else [*(found.submodule_search_locations or ()), found.origin]
     own = Path(__file__).resolve().parents[1] / "worker"

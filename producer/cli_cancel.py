@@ -1,4 +1,4 @@
-"""``reroot cancel``: take moves that have not begun out of the ledger.
+"""``reroot cancel``: remove moves that have not begun from the ledger.
 
 Responsible for: the command, its options, its lines.
 Must not know: SQL.
@@ -21,13 +21,13 @@ from worker.settings import load_settings
 if TYPE_CHECKING:
     from worker.controlplane.facts import Scope
 
-All = Annotated[bool, typer.Option("--all", help="Everything that is queued and not begun.")]
+All = Annotated[bool, typer.Option("--all", help="Every move that is queued and has not begun.")]
 
 _WHY: Final = {
     Stays.NOT_QUEUED: "not queued any more: reroot show says what can be done",
-    Stays.GOING_BACK: "queued to be taken back: once it is done, reroot move --again moves it after all",
-    Stays.RUNNING: "an attempt is at it: try again, or reroot revert once it is flipped",
-    Stays.OPEN_ENTRY: "a pointer of an earlier attempt may stand: the next attempt settles it, then try again",
+    Stays.GOING_BACK: "queued to be taken back: when that is done, reroot move --again orders the move anew",
+    Stays.RUNNING: "an attempt is running: try again, or reroot revert once it is flipped",
+    Stays.OPEN_ENTRY: "a pointer of an earlier attempt may exist: try again after the next attempt, which settles it",
 }
 
 
@@ -40,7 +40,7 @@ def cancel(
     workspace: scope.Workspace = None,
     catalog: scope.Catalog = None,
 ) -> None:
-    """Take moves that were ordered and have not begun out of the ledger; what has begun stays."""
+    """Remove moves that have not begun from the ledger; a move that has begun stays."""
     ids = scope.given_ids(dataset, datasets, bare=True)
     scope.check_usage(ids, everything=everything, narrowed=scope.narrowed(limit, workspace, catalog))
     settings = load_settings()
@@ -56,7 +56,7 @@ def cancel(
 
 
 def _show_staying(chosen: Scope, cancelled: set[str], staying: dict[str, Stays], screen: Screen) -> bool:
-    """The datasets that stay, by id where these were given, else counted; whether any of the given stays."""
+    """Show the datasets that stay: given ids one by one, others as counts. Returns whether any stays."""
     if chosen.dataset_ids is None:
         for why, number in sorted(Counter(staying.values()).items()):
             screen.line(f"Not cancelled: {count(number, 'dataset')}, {_WHY[why]}")

@@ -76,7 +76,7 @@ def _show(found: Closing, counts: Sequence[NamespaceCount], screen: Screen) -> N
         screen.line(f"{count(found.in_grace, 'dataset')} in the grace period: the old pointer still stands.")
     if found.pairs.datasets:
         screen.line(
-            f"{count(found.pairs.datasets, 'dataset')} with two names: maintenance leaves out what reroot.pairs lists."
+            f"{count(found.pairs.datasets, 'dataset')} with two names: maintenance must skip what reroot.pairs lists."
         )
     if found.apart:
         screen.line()

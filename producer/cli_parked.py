@@ -1,4 +1,4 @@
-"""``reroot parked``: which datasets need a person, by code.
+"""``reroot parked``: the parked datasets, by code.
 
 Responsible for: the command, its forms.
 Must not know: SQL, what a code means.
@@ -27,10 +27,12 @@ if TYPE_CHECKING:
 
     from worker.controlplane.reporting import Failure
 
-Codes = Annotated[list[ParkCode] | None, typer.Option("--code", metavar="CODE", help="Only this code; all its ids.")]
+Codes = Annotated[
+    list[ParkCode] | None, typer.Option("--code", metavar="CODE", help="Only this code; lists all its datasets.")
+]
 
 _SHOWN = 5
-"""Datasets of each code that the text names where no code was given."""
+"""How many datasets of each code are listed where no code was given."""
 
 
 def parked(
@@ -42,7 +44,7 @@ def parked(
     catalog: scope.Catalog = None,
     as_json: scope.AsJson = False,
 ) -> None:
-    """List the datasets that need a person, by code, with counts."""
+    """List the parked datasets by code, with counts."""
     ids = scope.given_ids(dataset, more)
     settings = load_settings()
     screen = Screen()

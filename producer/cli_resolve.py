@@ -32,7 +32,7 @@ _SHOWN = 20
 
 
 def resolve(dataset: Dataset, *, keep: KeepSide, yes: Yes = False) -> None:
-    """Keep one side of a dataset whose two names have diverged; says first what the other side would lose."""
+    """Keep one side of a dataset whose two names have diverged; shows first what the other side would lose."""
     settings = load_settings()
     settings.broker()
     screen = Screen()

@@ -33,24 +33,24 @@ Codes = Annotated[
 All = Annotated[bool, typer.Option("--all", help="Everything that is parked, whatever its code.")]
 Mended = Annotated[
     bool,
-    typer.Option("--mended", help="They can be read now where they were renamed to and could not be read."),
+    typer.Option("--mended", help="Also rename again to names under which the table could not be read."),
 ]
 
 
 class Acceptable(StrEnum):
-    """What an operator may accept: a check that Reroot cannot make is no damage."""
+    """The codes that an operator may accept: Reroot could not check the table, and found no damage."""
 
     SOAK_UNSUPPORTED = ParkCode.SOAK_UNSUPPORTED.value
 
 
 Accepted = Annotated[
     Acceptable | None,
-    typer.Option("--accept", metavar="CODE", help="For these datasets, pass over what this code says from now on."),
+    typer.Option("--accept", metavar="CODE", help="Accept what this code reports, for these datasets, from now on."),
 ]
 
 _LATE = {
     Late.NOT_DONE: "its place is not what the ledger says: reroot show",
-    Late.BUSY: "somebody holds its lock: try again",
+    Late.BUSY: "another program holds its lock: try again",
 }
 
 
@@ -71,7 +71,7 @@ def retry(
     narrowed = scope.narrowed(limit, workspace, catalog)
     scope.check_usage(ids, everything=everything or bool(code), narrowed=narrowed, all_of="--code CODE or --all")
     if accept is not None and not ids:
-        raise CommandError("--accept takes datasets by id: each is accepted by itself", USAGE)
+        raise CommandError("--accept needs ids: each dataset is accepted separately", USAGE)
     settings = load_settings()
     settings.broker()  # said before anything is written
     screen = Screen()

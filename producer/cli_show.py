@@ -106,7 +106,7 @@ def next_step(story: Story) -> str:
             return ADVICE[story.verdict.reason]
         return f"reroot move --dataset {story.dataset_id} --wait"
     if row.state is State.PARKED and row.park_code == ParkCode.DIVERGED:
-        return f"reroot resolve {row.dataset_id} --keep old|new, which says first what the other side would lose"
+        return f"reroot resolve {row.dataset_id} --keep old|new, which shows first what the other side would lose"
     if row.state is State.PARKED:
         return row.park_remedy or f"mend the cause, then reroot retry {row.dataset_id}"
     if row.running:

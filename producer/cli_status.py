@@ -138,7 +138,7 @@ def _show_work(now: Status, screen: Screen) -> None:
     screen.line(f"jobs       {now.running:,} running, {now.due:,} due, {now.in_grace:,} in their grace")
     if now.pairs.between_attempts or now.pairs.parked:
         kinds = f"{now.pairs.parked:,} parked, {now.pairs.between_attempts:,} between attempts"
-        screen.line(f"pairs      two names hold a table: {kinds}; maintenance leaves out what reroot.pairs lists")
+        screen.line(f"pairs      two names hold a table: {kinds}; maintenance must skip what reroot.pairs lists")
     rate = now.rate
     screen.line(f"rate       {rate.flipped:,} flipped and {rate.done:,} done in the last {age(rate.seconds)}")
     if now.oldest is not None:

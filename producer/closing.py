@@ -70,7 +70,7 @@ class Closing:
     """Flipped datasets whose other pointer is still to be withdrawn: they are moved, so the check does not mind."""
 
     pairs: Heap = field(default_factory=Heap)
-    """Datasets whose table two names hold, or may, whatever their state: what maintenance must know."""
+    """Datasets whose table two names hold, or may hold, whatever their state. Maintenance must skip them."""
 
     @property
     def passed(self) -> bool:

@@ -129,7 +129,7 @@ def explained(error: BaseException) -> tuple[list[str], int]:
         case ControlPlaneAwayError():
             return [f"Postgres cannot be reached: {error} (REROOT_DATABASE_URL)"], OUT_OF_REACH
         case RowsBusyError():
-            return [f"somebody holds the rows: {error}; try again"], LEFT
+            return [f"another transaction holds the rows: {error}; try again"], LEFT
         case ControlPlaneError():
             return [f"Postgres refused: {error} (reroot db check says whether the schema is current)"], LEFT
         case KeyboardInterrupt() | typer.Abort():

@@ -1,6 +1,6 @@
-"""A question before what is hard to take back.
+"""A question before an order that is hard to take back.
 
-Responsible for: ``--yes``, and that nothing is taken for granted where nobody can be asked.
+Responsible for: ``--yes``, the question, and the refusal where there is no terminal.
 Must not know: what is asked about.
 """
 
@@ -17,10 +17,10 @@ Yes = Annotated[bool, typer.Option("--yes", help="Do not ask; needed without a t
 
 
 def ask(question: str, *, yes: bool) -> None:
-    """Go on only with a person's yes. Raises CommandError: nobody can be asked (exit 2), the answer is no (exit 1)."""
+    """Return after a yes. Raises CommandError: there is no terminal (exit 2), the answer is no (exit 1)."""
     if yes:
         return
     if not sys.stdin.isatty():
-        raise CommandError(f"there is no terminal to ask ({question}): say --yes; nothing was done", USAGE)
+        raise CommandError(f"there is no terminal to ask ({question}): give --yes; nothing was done", USAGE)
     if not typer.confirm(question):
         raise CommandError("nothing was changed", LEFT)

@@ -55,11 +55,11 @@ def narrowed(*options: object) -> bool:
 
 
 def check_usage(ids: Sequence[str], *, everything: bool, narrowed: bool, all_of: str = "--all") -> None:
-    """Either ids or ``all_of``, and never neither; what narrows goes with the latter. Raises CommandError."""
+    """Check that ids or ``all_of`` were given, not both; options that narrow need ``all_of``. Raises CommandError."""
     if everything and ids:
-        raise CommandError(f"--dataset and {all_of} exclude one another", USAGE)
+        raise CommandError(f"--dataset and {all_of} exclude each other", USAGE)
     if not everything and not ids:
-        raise CommandError(f"say which: --dataset ID… or {all_of}", USAGE)
+        raise CommandError(f"give --dataset ID… or {all_of}", USAGE)
     if ids and narrowed:
         raise CommandError(f"--limit, --workspace and --catalog go with {all_of}", USAGE)
 
@@ -99,7 +99,7 @@ def _unknown(ids: Sequence[str]) -> CommandError:
 
 
 def _missing(kind: str, given: str, existing: Sequence[str]) -> CommandError:
-    """What was asked for and does not exist, and what does: the nearest by spelling first."""
+    """The error for a name that does not exist. It lists existing names, the nearest by spelling first."""
     near = get_close_matches(given, existing, n=_SHOWN_IDS)
     shown = [*near, *(each for each in existing if each not in near)][:_SHOWN_IDS]
     more = f" and {len(existing) - len(shown):,} more" if len(existing) > len(shown) else ""

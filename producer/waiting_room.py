@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from worker.controlplane.reporting import Status
 
 STALLED_SECONDS: Final = 10.0
-"""After so long without progress the reason is asked for."""
+"""After so many seconds without progress the ledger is asked for the reason."""
 
 SHOWN: Final = 5
 """How many parked datasets are listed."""
@@ -60,7 +60,7 @@ def wait_for(connection: Connection, dataset_ids: list[str], screen: Screen) -> 
 
 
 class Stalled:
-    """Says why nothing moves: once nothing has settled for a while, and again when the reason has changed."""
+    """Prints why nothing moves when nothing has settled for a while, and again when the reason has changed."""
 
     def __init__(self, ask: Callable[[], Status]) -> None:
         self._ask = ask
@@ -82,14 +82,14 @@ class Stalled:
 
 
 def why(now: Status) -> str:
-    """Why nothing moves, the most common cause first; empty where work is simply under way."""
+    """Why nothing moves, the most common cause first; empty where jobs are running."""
     if not now.workers:
         return f"no worker is alive ({START_WORKER})"
     reasons = [f"warehouse {away.warehouse} does not answer: {away.reason}" for away in now.warehouses_away]
     if not reasons:
         reasons = [f"{count(each.datasets, 'dataset')} for {each.waiting_for}" for each in now.waiting]
     if not reasons and now.busy:
-        reasons = [f"somebody holds the lock or rows of {each.dataset_id}" for each in now.busy]
+        reasons = [f"another program holds the lock or rows of {each.dataset_id}" for each in now.busy]
     return "; ".join(reasons)
 
 

@@ -79,8 +79,8 @@ def test_an_attempt_that_looked_before_the_cancel_claims_nothing_after_it(
 @pytest.mark.parametrize(
     ("begun", "says"),
     [
-        ("UPDATE reroot.moves SET attempt_started_at = now() WHERE dataset_id = %s", "an attempt is at it"),
-        (OPEN_ENTRY, "a pointer of an earlier attempt may stand"),
+        ("UPDATE reroot.moves SET attempt_started_at = now() WHERE dataset_id = %s", "an attempt is running"),
+        (OPEN_ENTRY, "a pointer of an earlier attempt may exist"),
         ("UPDATE reroot.moves SET given_up = 's3://m' WHERE dataset_id = %s", "a pointer of an earlier attempt"),
         ("UPDATE reroot.moves SET direction = 'back' WHERE dataset_id = %s", "queued to be taken back"),
         ("UPDATE reroot.moves SET state = 'flipped' WHERE dataset_id = %s", "not queued any more"),
@@ -153,5 +153,5 @@ def test_a_claim_that_is_being_written_is_not_waited_for(
     assert isinstance(plane.claim(move), Claimed)
     ended = operator.types("cancel", "--all")
     assert ended.code == 1
-    assert "Not cancelled: 1 dataset, an attempt is at it" in ended.out
+    assert "Not cancelled: 1 dataset, an attempt is running" in ended.out
     plane.disconnect()

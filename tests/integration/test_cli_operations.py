@@ -275,7 +275,7 @@ def test_late_rows_are_not_touched_while_a_writer_holds_the_lock(
         writer.execute("SELECT pg_advisory_xact_lock(hashtext(%s))", (dataset,))
         ended = operator.types("retry", dataset)
     assert ended.code == 1
-    assert f"{dataset}: somebody holds its lock: try again" in ended.out
+    assert f"{dataset}: another program holds its lock: try again" in ended.out
     assert legacy_identifier(dataset) in place.control_plane.logged_identifiers(dataset)
 
 
@@ -346,7 +346,7 @@ def test_check_passes_when_all_that_could_move_has_and_counts_both_sides(place: 
     text = operator.types("check").out
     assert text.startswith("Nothing movable is left")
     assert "1 dataset in the grace period" in text
-    assert "1 dataset with two names: maintenance leaves out what reroot.pairs lists" in text
+    assert "1 dataset with two names: maintenance must skip what reroot.pairs lists" in text
 
 
 def test_status_says_which_pairs_do_not_end_soon(place: Place, operator: Operator) -> None:

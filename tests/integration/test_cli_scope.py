@@ -191,7 +191,7 @@ def test_what_is_hard_to_take_back_is_asked_for_and_refused_without_a_terminal(
     ended = operator.types(*arguments)
     assert (ended.code, ended.out) == (2, "")
     assert "there is no terminal to ask" in ended.one_line
-    assert "say --yes; nothing was done" in ended.one_line
+    assert "give --yes; nothing was done" in ended.one_line
     assert place.control_plane.execute("SELECT * FROM reroot.moves") == before
 
 

@@ -56,7 +56,7 @@ def test_show_tells_the_whole_story(place: Place, operator: Operator) -> None:
         "pointer   datasets.ds_1",
         f"reroot_withdrawn.ds_1__{entry}",
         "location  s3://m",
-        f"Next: reroot resolve {dataset} --keep old|new, which says first what the other side would lose",
+        f"Next: reroot resolve {dataset} --keep old|new, which shows first what the other side would lose",
     ):
         assert expected in out, out
 

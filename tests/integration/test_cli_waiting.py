@@ -32,7 +32,7 @@ WAITING = "UPDATE reroot.moves SET waiting_for = 'the file of the secret', not_b
         (False, "SELECT", "waiting: no worker is alive (celery -A worker.app worker -Q moves)"),
         (True, AWAY, "waiting: warehouse lake does not answer: 503"),
         (True, WAITING, "waiting: 1 dataset for the file of the secret"),
-        (True, BUSY, "waiting: somebody holds the lock or rows of "),
+        (True, BUSY, "waiting: another program holds the lock or rows of "),
         (True, "SELECT", ""),
     ],
     ids=["no worker", "warehouse away", "waiting", "busy", "under way"],

@@ -148,7 +148,7 @@ def test_text_says_what_to_do_about_warnings_and_names_a_few(
         "6 warnings; these datasets can move all the same:",
         "warning           datasets  what to do",
         "case_twin                5  rename one of the two, if the catalog ignores case",
-        "metadata_cleanup         1  a shorter grace, or more metadata versions kept",
+        "metadata_cleanup         1  set a shorter grace, or keep more metadata versions",
         "  case_twin  00000000-0000-4000-8000-000000000001",
         "  case_twin  00000000-0000-4000-8000-000000000002",
         "  case_twin  00000000-0000-4000-8000-000000000003",
