@@ -11,6 +11,7 @@ warehouse as a whole is away: its jobs wait, one of them asks again, and one lin
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
@@ -37,7 +38,7 @@ _OF_NAMES: Final = frozenset({ErrorCode.TABLE_MISSING, ErrorCode.NAMESPACE_MISSI
 _EVERY_TABLE: Final = frozenset({ErrorCode.UNCLEAR, ErrorCode.UNAVAILABLE})
 """What every table meets while a server cannot reach its storage."""
 _OTHERS: Final = 3
-"""Other tables that are asked for: the first ones may be damaged themselves."""
+"""Other tables of a namespace that are asked for: the first ones may be damaged themselves."""
 _LONGEST_WAIT: Final = 300.0
 _CREDENTIALS_WAIT: Final = 60.0
 _STORAGE_WAIT: Final = 30.0
@@ -139,18 +140,28 @@ def _outage(error: CatalogError, job: Job) -> Wait | None:
 
 
 def _of_other_tables(job: Job) -> CatalogError | None:
-    """The error that other tables of the legacy namespace meet; None where one of them loads, or there is none."""
-    mine = job.named(LEGACY_NAMESPACE)
-    others = (each for each in job.catalog.list_tables(mine.namespace) if each != mine)
+    """The error that all other tables meet that are asked for; None where one of them loads, or none can be found."""
     failed: CatalogError | None = None
-    for other in islice(others, _OTHERS):
+    for other in _others(job):
+        if failed is not None and job.policy.clock() > job.deadline:
+            break
         try:
             job.catalog.load(other)
         except CatalogError as error:
             failed = error
-        if failed is None or failed.code not in _EVERY_TABLE:
+        else:
+            return None
+        if failed.code not in _EVERY_TABLE:
             return None
     return failed
+
+
+def _others(job: Job) -> Iterator[TableIdentifier]:
+    """A few other tables, of both namespaces: at the end of a migration the legacy one holds what cannot be moved."""
+    for namespace in dict.fromkeys((LEGACY_NAMESPACE, job.move.target_namespace)):
+        mine = job.named(namespace)
+        with suppress(CatalogError):  # the target's may not be there yet, and a listing proves nothing about a table
+            yield from islice((each for each in job.catalog.list_tables(mine.namespace) if each != mine), _OTHERS)
 
 
 def _away(job: Job, after: float, why: str) -> Wait:
