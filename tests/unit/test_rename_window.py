@@ -15,7 +15,7 @@ from worker.lakehouse.port import CatalogError, ErrorCode, ErrorKind
 from worker.moves.machine import State
 from worker.moves.policy import Policy
 from worker.moves.ports import Strategy
-from worker.outcome import Done, ParkCode
+from worker.outcome import Done, ParkCode, Retry
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -99,3 +99,48 @@ def test_an_open_rename_is_looked_at_less_and_less_often() -> None:
     stage.outage = None
     assert stage.pass_time_until_due()
     assert stage.attempt() == Done("done")
+
+
+def test_a_place_that_cannot_be_read_for_a_minute_is_left_again() -> None:
+    """A server that fails on this one name for good: the table is missed until it is back."""
+    stage = renamed_and_dead()
+
+    def failing(_: Process, call: PortCall, perform: Callable[[], Any]) -> Any:
+        if call.port == "catalog" and call.method == "load" and call.arguments[0] == NEW:
+            raise CatalogError(ErrorCode.UNCLEAR, ErrorKind.TRANSIENT, "500: cannot serialize")
+        return stage.faults.plainly(call, perform)
+
+    stage.strike = failing
+    stage.settle()
+    assert stage.violations + stage.end_violations() == []
+    assert stage.pointers() == {OLD} == {stage.live}
+
+
+def test_a_rename_for_which_no_time_is_left_leaves_no_open_entry() -> None:
+    stage = TwinStage(Policy(strategy=Strategy.RENAME), CatalogDouble(once=True))
+
+    def slow_soak(_: Process, call: PortCall, perform: Callable[[], Any]) -> Any:
+        if call.method == "soak":
+            stage.pass_time(stage.policy.deadline_seconds + 1)
+        return stage.faults.plainly(call, perform)
+
+    stage.strike = slow_soak
+    assert isinstance(stage.attempt(), Retry)
+    assert "rename" not in {call.method for call in stage.calls}
+    assert stage.open_entries() == []
+
+
+def test_a_server_that_overwrites_a_taken_name_loses_no_commit_by_the_question_for_the_right_to_withdraw() -> None:
+    stage = TwinStage(Policy(strategy=Strategy.REGISTER))
+    dies_at(stage, "soak")
+    stage.engine_commits(NEW)
+
+    def overwriting(_: Process, call: PortCall, perform: Callable[[], Any]) -> Any:
+        if call.port == "catalog" and call.method == "rename":
+            stage.catalog.names.pop(call.arguments[1], None)
+        return stage.faults.plainly(call, perform)
+
+    stage.strike = overwriting
+    stage.settle()
+    assert stage.violations + stage.end_violations() == []
+    assert stage.row.state is State.DONE

@@ -75,7 +75,7 @@ class _Placing:
                     new = Gone()
                 case Step.GO_ON, There(table), There(standing):
                     self._soak(standing, table)
-                    forbidden = may_withdraw(self.job, self.goal, table)
+                    forbidden = may_withdraw(self.job, self.goal, table, standing)
                     if forbidden is not None:
                         return forbidden
                     again = self.job.look(self.goal.source)

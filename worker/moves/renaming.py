@@ -35,6 +35,8 @@ _LASTING: Final = frozenset({ErrorCode.HIDDEN, ErrorCode.FORBIDDEN})
 """Why a name that is there cannot be read, today as tomorrow."""
 _AWAY: Final = frozenset({ErrorCode.UNAVAILABLE, ErrorCode.THROTTLED, ErrorCode.UNAUTHORIZED})
 """Why no name can be read: a rename back would fare no better."""
+_LASTS: Final = 60.0
+"""Seconds after which a table is put back whatever keeps its new name from being read: readers miss it meanwhile."""
 
 
 def ask_as_a_reader(job: Job, goal: Goal) -> There | Outcome | None:
@@ -71,7 +73,11 @@ def rename(job: Job, goal: Goal, table: Table) -> Outcome:
         _void(job, entry)
         return refused(job, not_to_be_had)
     # The flip says what the table was at the first look. A commit since then is in the table all the same.
-    job.guard()
+    try:
+        job.guard()
+    except OutOfTimeError:
+        _void(job, entry)
+        raise
     try:
         job.catalog.rename(goal.source, goal.target)
     except CatalogError as error:
@@ -94,7 +100,7 @@ def settle(job: Job, entry: Entry) -> Outcome | None:
         case There():
             job.controlplane.close(entry, Closed.VOID)
             return None
-        case Unclear(error) if error.code not in _LASTING:
+        case Unclear(error) if error.code in _AWAY or (error.code not in _LASTING and entry.opened_ago < _LASTS):
             return _soon(f"{target} cannot be asked: {error}")
         case unseen:
             return _settle_unseen(job, entry, unseen, live)
@@ -125,9 +131,9 @@ def _settle_unseen(job: Job, entry: Entry, unseen: Gone | Unclear, live: TableId
     if isinstance(home, Gone):
         goal = goal_of(job)
         wanted = isinstance(goal, Goal) and goal.target == target
-        back = _rename_back(job, entry, live, Closed.UNREADABLE if wanted else Closed.RETURNED)
-        if back is None:
-            return _unreadable(job, target, live, unseen) if wanted else None
+        back = _leave(job, entry, live, unseen) if wanted else _rename_back(job, entry, live, Closed.RETURNED)
+        if not (isinstance(back, Retry) and back.urgent):
+            return back
         ended = back
     # Made before the rename: where the namespace is not in sight, it is hidden rather than gone, and the table with it.
     gone = isinstance(unseen, Gone) and job.catalog.namespace_exists(target.namespace)
@@ -198,15 +204,21 @@ def _goes_back(unseen: Gone | Unclear, error: CatalogError | None) -> bool:
 
 def _take_back(job: Job, goal: Goal, entry: Entry, unseen: Gone | Unclear) -> Outcome:
     """Renamed, and not to be read there: the table goes back while nothing is committed."""
-    pause = backoff(job.move.attempts, job.policy.jitter())
     if isinstance(unseen, Gone) and isinstance(job.look(goal.source), There):
         _void(job, entry)
+        pause = backoff(job.move.attempts, job.policy.jitter())
         return Retry(pause, f"the rename to {goal.target} was answered with a clean yes, and nothing happened")
+    return _leave(job, entry, goal.source, unseen)
+
+
+def _leave(job: Job, entry: Entry, home: TableIdentifier, unseen: Gone | Unclear) -> Outcome:
+    """Put the table back to ``home`` from where it cannot be read; how the attempt ends by that."""
     lasts = isinstance(unseen, Gone) or unseen.error.code in _LASTING
-    back = _rename_back(job, entry, goal.source, Closed.UNREADABLE if lasts else Closed.RETURNED)
+    back = _rename_back(job, entry, home, Closed.UNREADABLE if lasts else Closed.RETURNED)
     if back is not None:
         return back
-    parked = _unreadable(job, goal.target, goal.source, unseen)
+    parked = _unreadable(job, entry.pointer.identifier, home, unseen)
+    pause = backoff(job.move.attempts, job.policy.jitter())
     return parked if lasts else Retry(pause, parked.why, ParkCode.TABLE_UNREADABLE)
 
 

@@ -45,11 +45,16 @@ class Rights:
         self.varying.add(warehouse)
 
 
-def may_withdraw(job: Job, goal: Goal, table: Table) -> Outcome | None:
+def may_withdraw(job: Job, goal: Goal, table: Table, standing: Table) -> Outcome | None:
     """Ask, once per process and warehouse; how the attempt ends where it is forbidden, None where it goes on.
 
-    Both names stand. Raises CatalogError where no answer comes, LockLostError: then the entry stays open.
+    Both names stand. Nothing is asked where somebody may have committed through the new one: a server that overwrites
+    a taken name would lose that. Raises CatalogError where no answer comes, LockLostError: then the entry stays open.
     """
+    ago = job.move.target_named_ago
+    named = goal.adopted or (ago is not None and ago < job.policy.grace_seconds)
+    if named or standing.metadata_location != table.metadata_location:
+        return None
     rights, warehouse = job.memory.rights, job.dataset.warehouse
     lost = any(entry.pointer.identifier == goal.target for entry in job.open(Action.RENAME))
     if lost or warehouse in rights.granted - rights.varying:
