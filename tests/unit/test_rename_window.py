@@ -15,7 +15,7 @@ from worker.lakehouse.port import CatalogError, ErrorCode, ErrorKind
 from worker.moves.machine import State
 from worker.moves.policy import Policy
 from worker.moves.ports import Strategy
-from worker.outcome import Done, ParkCode, Retry
+from worker.outcome import Done, ParkCode, Retry, Wait
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -128,6 +128,38 @@ def test_a_rename_for_which_no_time_is_left_leaves_no_open_entry() -> None:
     assert isinstance(stage.attempt(), Retry)
     assert "rename" not in {call.method for call in stage.calls}
     assert stage.open_entries() == []
+
+
+def test_nothing_is_asked_of_the_catalog_while_the_rows_of_a_failed_flip_are_held() -> None:
+    stage = TwinStage(Policy(strategy=Strategy.RENAME), CatalogDouble(once=True))
+    held: list[PortCall] = []
+
+    def silent(process: Process, call: PortCall, perform: Callable[[], Any]) -> Any:
+        reserved = process.lock is not None and process.lock.reserved is not None
+        if call.port == "catalog" and call.method == "namespace_exists" and reserved:
+            held.append(call)
+        if call.port == "catalog" and call.method == "rename":
+            raise CatalogError(ErrorCode.UNAVAILABLE, ErrorKind.UNKNOWN, "503")
+        if call.port == "catalog" and call.method == "load" and reserved:
+            raise CatalogError(ErrorCode.UNAVAILABLE, ErrorKind.TRANSIENT, "503")
+        return stage.faults.plainly(call, perform)
+
+    stage.strike = silent
+    stage.attempt()
+    assert held == []
+
+
+def test_what_urgent_datasets_leave_no_time_for_costs_no_attempt() -> None:
+    urgent = renamed_and_dead()
+    other = TwinStage(urgent.policy, urgent.catalog, urgent.plane, "e")
+    other.neighbours = [urgent]
+    urgent.request_seconds = 20
+    assert urgent.plane.publish(DATASET)
+    assert isinstance(other.attempt(), Wait)
+    assert urgent.row.state is State.DONE
+    assert (other.row.attempts, other.row.published_at) == (0, None)
+    assert other.pass_time_until_due()
+    assert other.attempt() == Done("done")
 
 
 def test_a_server_that_overwrites_a_taken_name_loses_no_commit_by_the_question_for_the_right_to_withdraw() -> None:

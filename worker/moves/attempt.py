@@ -45,7 +45,7 @@ class Mover:
         """
         deadline = self.policy.clock() + self.policy.deadline_seconds
         move = self.controlplane.peek(dataset_id)
-        while move is not None and move.urgent not in {None, dataset_id} and self.policy.clock() < deadline:
+        while move is not None and move.urgent not in {None, dataset_id} and self._has_time(deadline):
             if self.controlplane.take(move.urgent):
                 self.ended(self._attempt(self.controlplane.peek(move.urgent), deadline, urgent=True))
             move = self.controlplane.peek(dataset_id)
@@ -67,6 +67,10 @@ class Mover:
             except LockLostError:
                 return Retry(0, "the lock's connection was lost: nothing was written, the sweeper sends it again")
 
+    def _has_time(self, deadline: float) -> bool:
+        """Whether half of the time is left, so that what has not begun may still end well."""
+        return deadline - self.policy.clock() > self.policy.deadline_seconds / 2
+
     def _locked(self, move: Move, lock: Lock, deadline: float) -> Outcome:
         try:
             claimed = self.controlplane.claim(move)
@@ -80,6 +84,8 @@ class Mover:
         renaming = any(entry.action is Action.RENAME for entry in claimed.entries)
         if claimed.away_for is not None and not renaming:
             outcome: Outcome = Wait(claimed.away_for, f"warehouse {warehouse} is away")
+        elif not self._has_time(deadline):
+            outcome = Wait(self.policy.busy_after_seconds, "urgent datasets took the time of this attempt")
         else:
             watched = Watched(self.lakehouse.catalog(warehouse))
             catalog = cast("Catalog", watched)
@@ -95,7 +101,10 @@ class Mover:
 def _ended(job: Job, watched: Watched) -> Outcome:
     """The attempt's end; before a park our registrations are taken back."""
     try:
-        outcome = _limited(excused(_run(job), job, watched), job)
+        outcome = _run(job)
+        if not isinstance(outcome, Done):
+            job.lock.give_back()  # what follows may ask for long, and closes entries that a flip would close as well
+        outcome = _limited(excused(outcome, job, watched), job)
         if isinstance(outcome, Park):
             return take_back(job, outcome, lambda error: ended_by(error, job))
     except HeldError as error:
