@@ -50,7 +50,7 @@ STATEMENT: Final = 20.0
 """Seconds for one statement, which is a part of a round."""
 
 LEAVING: Final = 4
-"""Seconds for the way out."""
+"""Seconds that ``Sweeper.leave`` may take."""
 
 _PR_SET_PDEATHSIG: Final = 1
 

@@ -65,7 +65,7 @@ class TestCatalog:
         [
             ("admin", "green", "basic is accepted; without it the answer is 403"),
             ("carl", "yellow", "whether basic is accepted was not seen: 403 ForbiddenException Current user carl"),
-            ("", "red", "none are set, and it wants some: 403 ForbiddenException Current user anonymous"),
+            ("", "red", "none are set, and the catalog asks for some: 403 ForbiddenException Current user anonymous"),
         ],
     )
     def test_a_config_that_everybody_may_read_says_nothing_of_the_rest(

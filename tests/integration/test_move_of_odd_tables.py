@@ -56,7 +56,7 @@ def test_what_our_reader_cannot_read_parks_at_once_and_names_the_way_on(either: 
     outcome = either.attempt(subject)
     assert isinstance(outcome, Park)
     assert outcome.code is ParkCode.SOAK_UNSUPPORTED
-    assert f"{subject.old} reads no better" in outcome.why
+    assert f"{subject.old} cannot be read either" in outcome.why
     assert f"reroot retry {subject.id} --accept soak_unsupported" in outcome.remedy
     assert either.row(subject)["attempts"] == 1
     assert either.live(subject) == subject.old
@@ -96,7 +96,7 @@ def test_a_place_that_reads_worse_than_the_old_name_is_told_as_such(stage: Stage
     stage.catalog.before = refuse_the_new_name
     outcome = stage.attempt(subject)
     assert isinstance(outcome, Retry)
-    assert f"{subject.old} reads well" in outcome.why
+    assert f"{subject.old} can be read" in outcome.why
 
 
 def held(stage: Stage, folder: Path) -> tuple[Subject, Table]:
@@ -149,7 +149,7 @@ def test_what_no_reader_of_ours_foresaw_costs_attempts_with_pauses_and_keeps_its
     assert pauses == sorted(pauses)
     assert sum(pauses) > 600
     assert "the manifest {} cannot be read: TypeError: unhashable type" in stage.row(subject)["park_text"]
-    assert "reads no better (10 attempts)" in stage.row(subject)["park_text"]
+    assert "cannot be read either (10 attempts)" in stage.row(subject)["park_text"]
 
 
 def _counted() -> list[dict[str, Any]]:

@@ -93,5 +93,5 @@ def test_one_without_its_deletion_vectors_stays_and_the_file_is_named(lake: Lake
     assert lake.work(dataset) == "queued"
     said = lake.row(dataset, "waiting_for, not_before > now() + interval '2 seconds'")
     assert f"the deletion vector {gone} is not in storage" in said[0]
-    assert f"{lake.old(dataset)} reads no better" in said[0]
+    assert f"{lake.old(dataset)} cannot be read either" in said[0]
     assert said[1]

@@ -128,7 +128,7 @@ class Pairs:
     between_attempts: int
     """Queued: registered and not flipped, or on the way back."""
     parked: int
-    """Nothing ends these but a person."""
+    """Only an operator ends these."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,13 +6,13 @@ Must not know: Celery (a ``Doorbell`` is handed in), when it is called.
 
 Due is what is past its ``not_before``: planned or waiting, flipped and past its grace, or claimed by an attempt that
 has died, so that its backend does not hold the dataset's lock any more. Urgent is an open rename, whose table readers
-miss, and a withdrawal in which an attempt died. What is urgent is marked however full the queue is, so that every
-process does it before the job of its own message, and it is sent again after seconds. A share of the window is for
+miss, and a withdrawal in which an attempt died. An urgent row is marked whatever the length of the queue, so that
+a process does it before the job of its own message, and it is sent again after seconds. A share of the window is for
 flipped datasets: a backlog of planned ones must not keep the old pointers.
 
 Any other row that was published and never started is sent again only after a while *and* when the queue is empty: a
-long queue is no reason to make it longer. Of a warehouse that is away one row at a time is sent, as the probe, so that
-ten thousand waiting jobs beat neither on it nor on the ledger.
+long queue must not grow by copies. For a warehouse that is away one row at a time is sent, as the probe, so that ten
+thousand waiting jobs burden neither the warehouse nor the ledger.
 """
 
 from __future__ import annotations

@@ -74,7 +74,7 @@ def _need_start(file: DataFile, stream: BinaryIO, start: bytes) -> None:
 
 
 def _not_what_it_says(file: DataFile) -> ReadError:
-    return ReadError(SoakFault.DAMAGED, f"is not the {file.format} file that its manifest says, or it is cut")
+    return ReadError(SoakFault.DAMAGED, f"is not the {file.format} file that its manifest says, or it is truncated")
 
 
 def _need_rows(file: DataFile, rows: int) -> None:

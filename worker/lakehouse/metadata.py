@@ -136,7 +136,7 @@ def _inflated(content: bytes) -> bytes:
     if stream.unconsumed_tail:
         raise ReadError(SoakFault.UNSUPPORTED, f"cannot be read: decompressed it has more than {LARGEST:,} bytes")
     if not stream.eof:
-        raise MetadataError("its compressed content is cut")
+        raise MetadataError("its compressed content is truncated")
     return plain
 
 

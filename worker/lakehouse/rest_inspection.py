@@ -47,7 +47,7 @@ _VERSIONS: Final = (
     ("api/v2/config", "Nessie, its API", ("specVersion",)),
 )
 """Where servers tell their version, beside the catalog's own address: path, name, and the way to it in the answer."""
-_NONE_SET: Final = "none are set, and it wants some"
+_NONE_SET: Final = "none are set, and the catalog asks for some"
 _VARIABLES: Final = {
     CatalogAuth.NONE: "REROOT_CATALOG_AUTH (basic, token or oauth2)",
     CatalogAuth.BASIC: "REROOT_CATALOG_USER and REROOT_CATALOG_PASSWORD",
@@ -201,7 +201,7 @@ class RestInspection:
             if ours is not None and ours.status in _REFUSED:
                 self._findings.red("credentials", f"{_NONE_SET}: {ours.said()}", variables)
                 return False
-            says = "none are asked for: whoever reaches the catalog may change it"
+            says = "the catalog asks for none: every client that reaches it may change it"
             self._findings.yellow("credentials", says, "turn authentication on, or let only Reroot reach it")
             return True
         theirs = self._listed(listing, known=False)
@@ -222,7 +222,7 @@ class RestInspection:
         told = config.told()
         address = str(told.get("uri") or self._address).rstrip("/").removesuffix("/v1")
         if origin(address) != origin(self._address):
-            address = self._address  # our credentials go to nobody that the settings do not name
+            address = self._address  # credentials go to no server that the settings do not name
         prefix = str(told.get("prefix") or "").strip("/")
         query = urlencode({"pageToken": "", "pageSize": "1"})
         return f"{address}/v1{f'/{prefix}' if prefix else ''}/namespaces?{query}"

@@ -80,7 +80,7 @@ class Mover:
         if claimed is None:
             return Ignored("another attempt was faster")
         warehouse = claimed.dataset.warehouse
-        # Readers miss its table, and to settle it may need nothing but reads.
+        # Readers miss the table of an open rename, and reads may be enough to settle it.
         renaming = any(entry.action is Action.RENAME for entry in claimed.entries)
         if claimed.away_for is not None and not renaming:
             outcome: Outcome = Wait(claimed.away_for, f"warehouse {warehouse} is away")
@@ -140,7 +140,7 @@ def _proceed(job: Job) -> Outcome:
     if job.move.attempts > job.policy.max_attempts:
         return Park(
             ParkCode.EXHAUSTED,
-            "the attempts are used up, and the last was killed or could not settle a rename",
+            "the attempts are used up; the last one was killed or could not settle a rename",
             "`reroot show`, then `reroot retry`",
         )
     return place(job) if job.move.state is State.QUEUED else retire(job)
@@ -160,34 +160,34 @@ def _limited(outcome: Outcome, job: Job) -> Outcome:
 
 
 def _not_readable(error: SoakError, job: Job) -> Outcome:
-    """How an attempt ends whose soak did not pass, with what readers of the old name find."""
+    """How an attempt ends whose soak did not pass. The text says whether the old name can be read."""
     if error.fault is SoakFault.OUTAGE:
         return storage_away(str(error), job)
     why = f"{error}{_as_before(error, job)}"
     if error.fault is SoakFault.UNSUPPORTED:
         return Park(
             ParkCode.SOAK_UNSUPPORTED,
-            f"the table cannot be proved readable, because Reroot cannot read a part of it: {why}",
-            f"if your readers can: `reroot retry {job.move.dataset_id} --accept soak_unsupported`",
+            f"Reroot cannot read a part of the table: {why}",
+            f"if your readers can read the table: `reroot retry {job.move.dataset_id} --accept soak_unsupported`",
         )
-    return Retry(_pause(job), f"not readable as a reader reads it: {why}", ParkCode.SOAK_FAILED)
+    return Retry(_pause(job), f"the table cannot be read: {why}", ParkCode.SOAK_FAILED)
 
 
 def _as_before(error: SoakError, job: Job) -> str:
-    """Whether the name that readers use now reads no better: then the move did not cause it."""
+    """Whether the old name can be read. Where it cannot, the move did not cause the fault."""
     if job.move.state is not State.QUEUED:
         return ""
     try:
         job.catalog.soak(job.catalog.load(job.left))
     except SoakError as other:
-        return f"; {job.left} reads no better" if other.fault is error.fault else ""
+        return f"; {job.left} cannot be read either" if other.fault is error.fault else ""
     except CatalogError:
         return ""
-    return f"; {job.left} reads well"
+    return f"; {job.left} can be read"
 
 
 def _soon(job: Job) -> float:
-    """Seconds until an open rename is looked at again: few at first, and more the longer nothing changes."""
+    """Seconds until an open rename is looked at again: few at first, more the longer it is open."""
     opened_ago = max((entry.opened_ago for entry in job.open(Action.RENAME)), default=0.0)
     least, most = job.policy.open_rename_seconds
     return min(max(least, opened_ago), most)

@@ -54,7 +54,7 @@ class Job:
     deadline: float
     """On the policy's clock."""
     warnings: list[str] = field(default_factory=list)
-    """What the last soak noticed and did not stumble over."""
+    """Warnings of the last soak."""
 
     @property
     def move(self) -> Move:
@@ -136,7 +136,7 @@ class Job:
             if len(identifier.namespace) > 1 and self.catalog.table_exists(identifier):
                 return _hidden(identifier, "a HEAD finds it")
             if not self.catalog.namespace_exists(identifier.namespace):
-                # What is ours to make holds nothing before it is made. A warehouse that was deactivated hides all.
+                # A namespace that Reroot makes is empty before. A warehouse that was deactivated hides all namespaces.
                 hidden = self._holds_ours(identifier.namespace) or self.ask_beside() is not None
                 return _doubt(identifier, "is not in sight") if hidden else Gone()
             if identifier in self.catalog.list_tables(identifier.namespace):
@@ -146,10 +146,10 @@ class Job:
         return Gone()
 
     def ask_beside(self) -> CatalogError | None:
-        """Ask for what is known to stand beside the table; None where it is in sight, else what the catalog said.
+        """Ask for a namespace that is known to exist; None where it is shown, else the catalog's error.
 
-        That is the legacy namespace, or the live name's. A warehouse that has neither does not show this client what
-        it holds: Lakekeeper answers so for a minute after a warehouse was deactivated.
+        That is the legacy namespace, or the live name's. Where neither is shown, the warehouse hides its contents from
+        this client: Lakekeeper does so for up to a minute after a warehouse was deactivated.
         """
         said: CatalogError | None = None
         for namespace in dict.fromkeys((LEGACY_NAMESPACE, self.dataset.live_namespace)):
@@ -165,7 +165,7 @@ class Job:
         return said
 
     def _holds_ours(self, namespace: tuple[str, ...]) -> bool:
-        """Whether something of ours stands there for all we know: then not to see it does not say that it is gone."""
+        """Whether a table of this dataset may be there. Then a namespace that is not shown may still exist."""
         if self.move.state is State.FLIPPED and namespace == self.gone_to.namespace:
             return True
         live = tuple(self.dataset.live_namespace.split("."))

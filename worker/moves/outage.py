@@ -30,13 +30,13 @@ if TYPE_CHECKING:
 
 _REFUSED: Final = frozenset({ErrorCode.UNAUTHORIZED, ErrorCode.FORBIDDEN})
 _AWAY: Final = frozenset({ErrorCode.UNAVAILABLE, ErrorCode.THROTTLED, ErrorCode.UNAUTHORIZED, ErrorCode.STORAGE_AWAY})
-"""What a server that works does not say."""
+"""Errors that a working server does not give."""
 _DOUBT: Final = frozenset({ErrorCode.UNCLEAR, ErrorCode.UNREADABLE, ErrorCode.FILE_MISSING})
-"""What may be about one table, or about everything."""
+"""Errors that may concern one table or the whole warehouse."""
 _OF_NAMES: Final = frozenset({ErrorCode.TABLE_MISSING, ErrorCode.NAMESPACE_MISSING, ErrorCode.ALREADY_EXISTS})
-"""What a catalog says of names: it may have been true a moment ago, or of a request sent twice. The next look tells."""
+"""Errors about names: out of date, or about a request that was sent twice. The next look decides."""
 _EVERY_TABLE: Final = frozenset({ErrorCode.UNCLEAR, ErrorCode.UNAVAILABLE})
-"""What every table meets while a server cannot reach its storage."""
+"""Errors for every table while a server cannot reach its storage."""
 _OTHERS: Final = 3
 """Other tables of a namespace that are asked for: the first ones may be damaged themselves."""
 _LONGEST_WAIT: Final = 300.0
@@ -77,7 +77,7 @@ class Watched:
 
     @property
     def works(self) -> bool:
-        """Whether requests were answered, and none in the way of an outage."""
+        """Whether requests were answered, and no error was that of an outage."""
         return self.answered and all(error.code not in _AWAY for error in self.errors)
 
 
@@ -114,7 +114,7 @@ def excused(outcome: Outcome, job: Job, watched: Watched) -> Outcome:
 
 
 def storage_away(why: str, job: Job) -> Wait:
-    """How an attempt ends when storage does not answer: of other tables' storage that says nothing."""
+    """How an attempt ends when storage does not answer. Other tables may lie in other storage."""
     return Wait(_STORAGE_WAIT * (0.8 + 0.4 * job.policy.jitter()), f"storage does not answer: {why}")
 
 

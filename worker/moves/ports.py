@@ -178,7 +178,7 @@ class Flip:
     entry_ids: tuple[int, ...]
     """Journal entries that are closed as kept."""
     warnings: tuple[str, ...] = ()
-    """What the soak noticed and did not stumble over; for the event."""
+    """The soak's warnings, for the event."""
 
 
 class Written(StrEnum):

@@ -3,11 +3,11 @@
 Responsible for: the rename, its window, and the settling of a rename that an earlier attempt left open.
 Must not know: how the attempt came to this strategy.
 
-Between the catalog's answer and our commit the resolver names a place where nothing stands: the one moment in which a
-reader can miss. So everything else is done before: the soak, through the old name; the namespace; the journal; every
+Between the catalog's answer and our commit the resolver names a place that holds no table: only then a reader can
+miss. So everything else is done before: the soak, through the old name; the namespace; the journal; every
 write of the flip. After the rename come one look and the commit. After a crash in the window the open entry makes the
 dataset due at once, and it is settled before anything else. Nothing here parks, or waits long, while the rename may
-have happened. A table that cannot be read under its new name goes back before anything is committed.
+have happened. A table that cannot be read under its new name is renamed back before anything is committed.
 """
 
 from __future__ import annotations
@@ -31,12 +31,13 @@ if TYPE_CHECKING:
 _TO_BE_ASKED: Final = frozenset({ErrorCode.ALREADY_EXISTS, ErrorCode.TABLE_MISSING, ErrorCode.NAMESPACE_MISSING})
 """Refusals that some server gives for another reason than it says: the names themselves are asked."""
 
+_SUCCESS: Final = "it was answered with success"
 _LASTING: Final = frozenset({ErrorCode.HIDDEN, ErrorCode.FORBIDDEN})
-"""Why a name that is there cannot be read, today as tomorrow."""
+"""Why an existing name cannot be read: reasons that stay until an operator mends them."""
 _AWAY: Final = frozenset({ErrorCode.UNAVAILABLE, ErrorCode.THROTTLED, ErrorCode.UNAUTHORIZED})
-"""Why no name can be read: a rename back would fare no better."""
+"""Why no name can be read: a rename back would fail as well."""
 _LASTS: Final = 60.0
-"""Seconds after which a table is put back whatever keeps its new name from being read: readers miss it meanwhile."""
+"""Seconds after which a table is renamed back, whatever the error of its new name: readers miss it meanwhile."""
 
 
 def ask_as_a_reader(job: Job, goal: Goal) -> There | Outcome | None:
@@ -54,7 +55,7 @@ def ask_as_a_reader(job: Job, goal: Goal) -> There | Outcome | None:
     except CatalogError as error:
         if error.code is ErrorCode.FORBIDDEN:
             why = f"this worker may not read {goal.target}, where the table would go: {error}"
-            return Park(ParkCode.FORBIDDEN, why, "grant it to read tables in that namespace, then `reroot retry`")
+            return Park(ParkCode.FORBIDDEN, why, "let this worker read tables in that namespace, then `reroot retry`")
         if error.code is not ErrorCode.TABLE_MISSING:
             raise
     return None
@@ -108,7 +109,7 @@ def settle(job: Job, entry: Entry) -> Outcome | None:
 
 def _settle_there(job: Job, entry: Entry, table: Table, live: TableIdentifier) -> Outcome | None:
     target, goal, left = entry.pointer.identifier, goal_of(job), job.look(live)
-    # Another hand's table under the live name: readers find ours only where it stands, whatever place it has by now.
+    # Another program's table has the live name: readers can find ours only where it is, whatever its place is now.
     taken = isinstance(left, There) and left.table.uuid != table.uuid
     if isinstance(left, There) and not taken:
         return None  # both names stand, or that answer is an old one: the two looks decide, under this open entry
@@ -123,11 +124,11 @@ def _settle_there(job: Job, entry: Entry, table: Table, live: TableIdentifier) -
 
 
 def _settle_unseen(job: Job, entry: Entry, unseen: Gone | Unclear, live: TableIdentifier) -> Outcome | None:
-    """The new name does not show the table. Where the old one is free, it is renamed back, if it is to be had."""
+    """The new name does not show the table. Where the old name is free, the table is renamed back, if that succeeds."""
     target, home = entry.pointer.identifier, job.look(live)
     if isinstance(home, There):
         return None  # the attempt renames again under this very entry: its request may still be on its way
-    ended: Outcome = _soon(f"neither {target} nor {live} can be seen")
+    ended: Outcome = _soon(f"the catalog shows neither {target} nor {live}")
     if isinstance(home, Gone):
         goal = goal_of(job)
         wanted = isinstance(goal, Goal) and goal.target == target
@@ -135,13 +136,13 @@ def _settle_unseen(job: Job, entry: Entry, unseen: Gone | Unclear, live: TableId
         if not (isinstance(back, Retry) and back.urgent):
             return back
         ended = back
-    # Made before the rename: where the namespace is not in sight, it is hidden rather than gone, and the table with it.
+    # The namespace was made before the rename. Where it is not shown, it is hidden, and so is the table.
     gone = isinstance(unseen, Gone) and job.catalog.namespace_exists(target.namespace)
     return None if gone else ended
 
 
 def _rename_back(job: Job, entry: Entry, home: TableIdentifier, how: Closed) -> Outcome | None:
-    """Put the table back to ``home``; None: it stands there, and the entry is closed."""
+    """Rename the table back to ``home``; None: it is there, and the entry is closed."""
     away = entry.pointer.identifier
     error: CatalogError | None = None
     try:
@@ -153,9 +154,9 @@ def _rename_back(job: Job, entry: Entry, home: TableIdentifier, how: Closed) -> 
     except CatalogError as refusal:
         error = refusal
     if not isinstance(job.look(home), There):
-        return _soon(f"{away} is not back under {home} yet: {error or 'its answer was a clean yes'}")
+        return _soon(f"{away} is not renamed back to {home} yet: {error or _SUCCESS}")
     if error is not None and not isinstance(job.look(away), Gone):
-        return _soon(f"{away} is not back yet: {error}")
+        return _soon(f"{away} is not renamed back yet: {error}")
     job.lock.give_back()
     job.controlplane.close(entry, how)
     return None
@@ -192,27 +193,27 @@ def _ask(job: Job, goal: Goal, entry: Entry, error: CatalogError | None) -> Outc
         case Gone() | Unclear() as unseen if not denied and _goes_back(unseen, error):
             return _take_back(job, goal, entry, unseen)
         case _:
-            return _soon(f"the rename to {goal.target} is not settled: {error or 'its answer was a clean yes'}")
+            return _soon(f"the rename to {goal.target} is not settled: {error or _SUCCESS}")
 
 
 def _goes_back(unseen: Gone | Unclear, error: CatalogError | None) -> bool:
-    """After a clean yes, whatever keeps it from being read; after silence, only what says that it is there."""
+    """Whether to rename back: after a success for any fault, without an answer only where the table is there."""
     if isinstance(unseen, Gone):
         return error is None
     return unseen.error.code in _LASTING or (error is None and unseen.error.code not in _AWAY)
 
 
 def _take_back(job: Job, goal: Goal, entry: Entry, unseen: Gone | Unclear) -> Outcome:
-    """Renamed, and not to be read there: the table goes back while nothing is committed."""
+    """Rename the table back, before any commit: it cannot be read under its new name."""
     if isinstance(unseen, Gone) and isinstance(job.look(goal.source), There):
         _void(job, entry)
         pause = backoff(job.move.attempts, job.policy.jitter())
-        return Retry(pause, f"the rename to {goal.target} was answered with a clean yes, and nothing happened")
+        return Retry(pause, f"the catalog answered the rename to {goal.target} with success and renamed nothing")
     return _leave(job, entry, goal.source, unseen)
 
 
 def _leave(job: Job, entry: Entry, home: TableIdentifier, unseen: Gone | Unclear) -> Outcome:
-    """Put the table back to ``home`` from where it cannot be read; how the attempt ends by that."""
+    """Rename the table back to ``home``. Returns how the attempt ends."""
     lasts = isinstance(unseen, Gone) or unseen.error.code in _LASTING
     back = _rename_back(job, entry, home, Closed.UNREADABLE if lasts else Closed.RETURNED)
     if back is not None:
@@ -227,7 +228,7 @@ def _unreadable(job: Job, target: TableIdentifier, home: TableIdentifier, unseen
     forbidden = isinstance(unseen, Unclear) and unseen.error.code is ErrorCode.FORBIDDEN
     return Park(
         ParkCode.FORBIDDEN if forbidden else ParkCode.NAME_HIDDEN,
-        f"it was renamed to {target} and could not be read there, so it was renamed back to {home}: {seen}",
+        f"the table was renamed to {target}, could not be read there, and was renamed back to {home}: {seen}",
         _mend(job),
     )
 
@@ -235,14 +236,15 @@ def _unreadable(job: Job, target: TableIdentifier, home: TableIdentifier, unseen
 def _not_again(job: Job, target: TableIdentifier, home: TableIdentifier) -> Park:
     return Park(
         ParkCode.NAME_HIDDEN,
-        f"it was renamed to {target} before and could not be read there; it stands under {home}, untouched this time",
+        f"the table could not be read after an earlier rename to {target}; it was not renamed again and is {home}",
         _mend(job),
     )
 
 
 def _mend(job: Job) -> str:
     again = f"`reroot retry {job.move.dataset_id} --mended`"
-    return f"let this worker read it there, or give the dataset another name or schema (docs/catalogs.md), then {again}"
+    other = "change the table's name or the dataset's schema (docs/catalogs.md)"
+    return f"let this worker read the table there, or {other}; then {again}"
 
 
 def _seen(job: Job, identifier: TableIdentifier) -> Sighting:
@@ -272,7 +274,7 @@ def _commit(job: Job, goal: Goal, error: CatalogError | None) -> Outcome:
 def _certainly_not(job: Job, goal: Goal, entry: Entry, error: CatalogError) -> Outcome:
     """Refused, and the new name is free. Where the old name still stands, nothing happened."""
     if not isinstance(job.look(goal.source), There):
-        return _soon(f"neither {goal.source} nor {goal.target} can be seen after a refused rename: {error}")
+        return _soon(f"the catalog shows neither {goal.source} nor {goal.target} after a refused rename: {error}")
     _void(job, entry)
     if error.code is ErrorCode.NAMESPACE_MISSING:
         job.forget_namespace(goal.target.namespace)

@@ -26,7 +26,7 @@ _STAYS = "the pointer that was left stays"
 _UNDISTURBED_CLAIM = 2
 """The claim of a retirement that is the first one after a first attempt: no other attempt or command lies between."""
 _OVERDUE_SECONDS = 3600.0
-"""How long after its grace a retirement is no longer taken for undisturbed."""
+"""A retirement that is later than this after its grace looks at the old name first."""
 
 
 def retire(job: Job) -> Outcome:
@@ -69,7 +69,7 @@ def retire(job: Job) -> Outcome:
 
 
 def _replaced(job: Job, pointer: Pointer) -> Park | None:
-    """Whether another table stands under the name that was left; asked only where that is to be feared."""
+    """Whether another table has the name that was left; asked only where that is likely."""
     since_flip = job.move.target_named_ago or 0.0
     if (
         job.move.claim <= _UNDISTURBED_CLAIM

@@ -5,8 +5,8 @@ Must not know: how a pointer is withdrawn.
 
 A catalog may let a client register a second name for a table that it may neither rename nor drop (Gravitino: whoever
 does not own the table). The question is a rename of the old name to the new one, which stands already: a client that
-has the right is told that the name is taken. It is journaled like every rename, so that an answer that was lost, or a
-server that does rename to a taken name, is settled like an open rename.
+has the right gets the answer that the name is taken. It is journaled like every rename, so that an answer that was
+lost, or a server that does rename to a taken name, is settled like an open rename.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from worker.outcome import Outcome
 
 _ALLOWED: Final = frozenset({ErrorCode.ALREADY_EXISTS, ErrorCode.TABLE_MISSING, ErrorCode.NOT_OFFERED})
-"""Answers to who may ask. Where no rename is offered, nothing can be asked that would change nothing."""
+"""Answers that a client with the right gets. Where the server offers no rename, no harmless question exists."""
 _REMEDY: Final = (
-    "let this worker's user own the table, its schema or its catalog (Gravitino wants that for a rename or a drop),"
-    " then `reroot retry`"
+    "make this worker's user the owner of the table, its schema or its catalog (Gravitino needs that for a rename or"
+    " a drop), then `reroot retry`"
 )
 
 
@@ -38,7 +38,7 @@ class Rights:
 
     granted: set[str] = field(default_factory=set)
     varying: set[str] = field(default_factory=set)
-    """Warehouses where a withdrawal was forbidden: there it is a matter of each table, and asked for each."""
+    """Warehouses where a withdrawal was forbidden: there the right differs by table, and is asked for each."""
 
     def forbidden(self, warehouse: str) -> None:
         """Note that a table of the warehouse may not be withdrawn."""
@@ -58,7 +58,7 @@ def may_withdraw(job: Job, goal: Goal, table: Table, standing: Table) -> Outcome
     rights, warehouse = job.memory.rights, job.dataset.warehouse
     lost = any(entry.pointer.identifier == goal.target for entry in job.open(Action.RENAME))
     if lost or warehouse in rights.granted - rights.varying:
-        return None  # an answer that was lost once may be lost always
+        return None  # the answer was lost once, and may be lost each time
     pointer = Pointer(goal.target, table.uuid, table.metadata_location, table.sequence_number)
     entry = job.controlplane.journal(job.claimed, Action.RENAME, pointer)
     job.guard()
@@ -69,7 +69,7 @@ def may_withdraw(job: Job, goal: Goal, table: Table, standing: Table) -> Outcome
             job.controlplane.close(entry, Closed.VOID)
         if error.code is ErrorCode.FORBIDDEN:
             rights.forbidden(warehouse)
-            why = f"this worker could not withdraw {goal.source} after the flip, so it is not flipped: {error}"
+            why = f"this worker may not withdraw {goal.source} after a flip, so the dataset was not flipped: {error}"
             return Park(ParkCode.FORBIDDEN, why, _REMEDY)
         if error.code not in _ALLOWED:
             raise

@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from worker.outcome import Outcome
 
 _KEEPS_BOTH: Final = frozenset({ParkCode.DIVERGED, ParkCode.WITHDRAWAL_DOUBTFUL})
-"""What a person is to decide needs both pointers."""
+"""These codes need both pointers for an operator's decision."""
 _TRIES: Final = 3
-"""How often a registration is taken back, and after that many attempts that were killed at it, before it is left to a
-person: an answer may be lost."""
+"""How often a withdrawal of a registration is tried, and how many killed attempts at it are allowed, before the dataset
+is parked with it: an answer may be lost."""
 _SECONDS: Final = 20.0
-"""What is left for that where the attempt has used its own time up."""
+"""Seconds for this where the attempt's own time is used up."""
 
 
 def withdraw_strays(job: Job, keep: TableIdentifier) -> Outcome | None:
@@ -47,14 +47,14 @@ def withdraw_strays(job: Job, keep: TableIdentifier) -> Outcome | None:
 def take_back(job: Job, park: Park, ended_by: Callable[[CatalogError], Outcome]) -> Outcome:
     """Withdraw our registrations before a job is parked that has not flipped.
 
-    The live name moves on while a person is waited for, and maintenance through a registration that has fallen behind
-    deletes what the live name needs. Returns ``park``, which then names each pointer that stays and why; or what was
-    found out meanwhile: the names have diverged, or the warehouse is away. Raises LockLostError.
+    The live name gets new commits while the dataset is parked, and maintenance through a registration that lacks them
+    deletes files that the live name needs. Returns ``park``, which names each pointer that stays and why; or what was
+    found meanwhile: the names have diverged, or the warehouse is away. Raises LockLostError.
     """
     if job.move.state is not State.QUEUED or park.code in _KEEPS_BOTH:
         return park
     job = replace(job, deadline=max(job.deadline, job.policy.clock() + _SECONDS))
-    stays = {entry.pointer.identifier: "attempts at that were killed" for entry in _made(job)}
+    stays = {entry.pointer.identifier: "the attempts at it were killed" for entry in _made(job)}
     again = bool(stays) and job.move.attempts <= job.policy.max_attempts + _TRIES
     for _ in range(_TRIES):
         if not again:
@@ -98,13 +98,13 @@ def _made(job: Job) -> list[Entry]:
 
 
 def _taken_back(job: Job, entry: Entry, ended_by: Callable[[CatalogError], Outcome]) -> Outcome | None:
-    """Withdraw one pointer, or finish its withdrawal; None where it is gone, or may only still come."""
+    """Withdraw one pointer, or finish its withdrawal; None where it is gone, or may appear later."""
     ago = job.move.target_named_ago
     try:
         if entry.action is Action.WITHDRAW:
             return finish_withdrawal(job, entry)
         if entry.pointer.identifier == job.gone_to and ago is not None and ago < job.policy.grace_seconds:
-            return doubtful("readers may still hold it")
+            return doubtful("readers may still use it")
         return _withdraw_stray(job, entry)
     except CatalogError as error:
         return ended_by(error)
@@ -116,7 +116,7 @@ def _withdraw_stray(job: Job, entry: Entry) -> Outcome | None:
     pointer = entry.pointer
     match job.look(pointer.identifier):
         case Unclear(CatalogError(code=ErrorCode.HIDDEN)):
-            return _withdraw_ours(job, entry)  # quarantine shows whose it is, and what is not ours is given back
+            return _withdraw_ours(job, entry)  # quarantine shows which table it is; another table is renamed back
         case Unclear(error):
             raise error
         case Gone():
