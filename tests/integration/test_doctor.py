@@ -46,6 +46,12 @@ class TestHealthy:
         assert all("purgeRequested=false" in seen.target for seen in installation.double.seen if seen.kind is Kind.DROP)
         assert installation.double.row(WAREHOUSE, TABLE) is not None
 
+    def test_a_probe_says_that_it_shows_no_rights_on_tables_of_others(self, installation: Installation) -> None:
+        check = examined(installation.operator(), "--probe").one("warehouse", "rights")
+        assert check["level"] == "green"
+        assert "a table that this worker made itself" in str(check["says"])
+        assert "tables of other owners" in str(check["says"])
+
     def test_the_text_says_the_same_and_no_secret(self, installation: Installation) -> None:
         ended = installation.operator().types("doctor", "--probe")
         assert ended.code == 0
