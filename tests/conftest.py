@@ -70,13 +70,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture(scope="session", autouse=True)
 def interruptible() -> Iterator[None]:
-    """Give SIGINT Python's own handler: a run in the background, or under nohup, inherits it as ignored.
+    """Give SIGINT and SIGHUP their own handlers: a run in the background, or under nohup, inherits them as ignored.
 
     Every process that the tests start would inherit that as well, and tests interrupt some of them.
     """
-    inherited = signal.signal(signal.SIGINT, signal.default_int_handler)
+    interrupt = signal.signal(signal.SIGINT, signal.default_int_handler)
+    hang_up = signal.signal(signal.SIGHUP, signal.SIG_DFL)
     yield
-    signal.signal(signal.SIGINT, inherited)
+    signal.signal(signal.SIGINT, interrupt)
+    signal.signal(signal.SIGHUP, hang_up)
 
 
 class Servers:

@@ -29,6 +29,12 @@ def given(subject: Subject) -> TableIdentifier:
     return subject.old()
 
 
+def may_be_left(subject: Subject) -> None:
+    """End the test before it leaves a table on a server that is not ours: a name with a dot cannot be dropped there."""
+    if subject.foreign and Capability.ANY_NAME in subject.lacks:
+        pytest.xfail(subject.lacks[Capability.ANY_NAME])
+
+
 def follows_every_move(subject: Subject, old: TableIdentifier) -> None:
     """Through the requests of a move by rename, of a withdrawal and of its return: one name at a time."""
     catalog, new, fenced = subject.catalog, subject.new(old.name), quarantine_identifier(old.name, 4711)
@@ -53,6 +59,7 @@ def refused_at_sight(subject: Subject, name: TableIdentifier) -> bool:
 
 @needs(Capability.ANY_NAME)
 def test_every_name_goes_along(subject: Subject) -> None:
+    may_be_left(subject)
     last = given(subject)
     for name in NAMES:
         subject.catalog.rename(last, last := subject.old(name))
@@ -78,6 +85,7 @@ def test_a_name_that_no_path_may_hold_goes_along_or_is_refused_at_the_first_look
 
 @needs(Capability.SECOND_NAME, Capability.FREE_PLACE, Capability.PLAIN_YES, Capability.ANY_NAME)
 def test_a_second_name_of_any_kind_leads_to_the_table(subject: Subject) -> None:
+    may_be_left(subject)
     old = subject.old("Größe 1.2")
     subject.catalog.rename(given(subject), old)
     table = subject.catalog.load(old)
