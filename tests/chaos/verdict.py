@@ -71,6 +71,8 @@ def stuck(seen: Seen) -> list[End]:
 
 def untrue(end: End) -> str | None:
     """Why a dataset is parked although what its code says is not so; None where it is so."""
+    if end.park_code == ParkCode.NAME_HIDDEN and end.live is not None:
+        return None  # the proxy did hide the new name: it answers 404 for a while, whatever is true
     if end.park_code != ParkCode.DIVERGED:
         return f"nothing on this stage is a reason for {end.park_code}"
     live = end.live

@@ -109,7 +109,10 @@ def excused(outcome: Outcome, job: Job, watched: Watched) -> Outcome:
     for codes in (_AWAY, _DOUBT):
         met = next((error for error in watched.errors if error.code in codes), None)
         if met is not None:
-            return _outage(met, job) or outcome
+            waiting = _outage(met, job)
+            # The outage may be over by now. A rename that it left unsettled is looked at again soon, and for free.
+            over = outcome.urgent and codes is _AWAY
+            return waiting or (Wait(outcome.after, outcome.why) if over else outcome)
     return outcome
 
 
