@@ -12,7 +12,7 @@ import sys
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Final
 
-from benchmarks import killing, moves, planning, remembering, soaking, where
+from benchmarks import killing, moves, planning, remembering, renaming, soaking, where
 from benchmarks.report import machine
 from benchmarks.stack import Services, Stack
 from demo.processes import ServiceError
@@ -26,6 +26,7 @@ NAMES: Final = {
     "moves": "moves per second beside a bare loop, requests and processor time per move",
     "where": "where a move's milliseconds go",
     "kill": "seconds from a kill inside a rename's window until it is settled",
+    "rename": "how long readers miss a table that is renamed",
     "large": "tables with 2,000 snapshots",
     "memory": "a worker's memory over 10,000 moves",
 }
@@ -52,6 +53,7 @@ def main() -> int:
             "moves": lambda: moves.measure_moves(on_catalog(), given.rounds, _loads(given.load), given.patience),
             "where": lambda: where.measure_where(on_catalog(), given.rounds),
             "kill": lambda: killing.measure_kill(on_catalog(), given.rounds),
+            "rename": lambda: renaming.measure_rename(on_catalog()),
             "large": lambda: moves.measure_large(on_catalog()),
             "memory": lambda: remembering.measure_memory(on_catalog(), given.moves),
         }
