@@ -18,7 +18,7 @@ from worker.moves.ports import Action, ControlPlane, HeldError, Lock, LockLostEr
 from worker.moves.renaming import settle
 from worker.moves.retire import retire
 from worker.moves.strays import finish_withdrawal, take_back
-from worker.outcome import Busy, Done, Ignored, Outcome, Park, ParkCode, Retry, Wait, backoff
+from worker.outcome import Busy, Done, Ignored, Outcome, Park, ParkCode, Retry, Wait
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -120,7 +120,7 @@ def _run(job: Job) -> Outcome:
     except SoakError as error:
         return _not_readable(error, job)
     except OutOfTimeError:
-        return Retry(_pause(job), f"the attempt took longer than {job.policy.deadline_seconds:g} s")
+        return Retry(job.pause(), f"the attempt took longer than {job.policy.deadline_seconds:g} s")
 
 
 def _settled(job: Job) -> Outcome | None:
@@ -170,7 +170,7 @@ def _not_readable(error: SoakError, job: Job) -> Outcome:
             f"Reroot cannot read a part of the table: {why}",
             f"if your readers can read the table: `reroot retry {job.move.dataset_id} --accept soak_unsupported`",
         )
-    return Retry(_pause(job), f"the table cannot be read: {why}", ParkCode.SOAK_FAILED)
+    return Retry(job.pause(), f"the table cannot be read: {why}", ParkCode.SOAK_FAILED)
 
 
 def _as_before(error: SoakError, job: Job) -> str:
@@ -191,7 +191,3 @@ def _soon(job: Job) -> float:
     opened_ago = max((entry.opened_ago for entry in job.open(Action.RENAME)), default=0.0)
     least, most = job.policy.open_rename_seconds
     return min(max(least, opened_ago), most)
-
-
-def _pause(job: Job) -> float:
-    return backoff(job.move.attempts, job.policy.jitter())

@@ -14,7 +14,7 @@ from worker.lakehouse.port import Catalog, CatalogError, ErrorCode, ErrorKind
 from worker.moves.look import Gone, Sighting, There, Unclear
 from worker.moves.machine import Direction, State
 from worker.moves.rights import Rights
-from worker.outcome import ParkCode
+from worker.outcome import ParkCode, backoff
 
 if TYPE_CHECKING:
     from worker.lakehouse.port import Table
@@ -114,6 +114,10 @@ class Job:
         self.lock.alive()
         if self.policy.clock() > self.deadline:
             raise OutOfTimeError
+
+    def pause(self) -> float:
+        """Seconds until the next attempt, by the number of those that were made."""
+        return backoff(self.move.attempts, self.policy.jitter())
 
     def soak(self, table: Table) -> None:
         """Prove that a reader of the name finds a whole table. Raises SoakError, CatalogError."""

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 from worker.identifiers import LEGACY_NAMESPACE
 from worker.lakehouse.port import CatalogError, ErrorCode
 from worker.moves.ports import CREDENTIALS_REFUSED
-from worker.outcome import Outcome, Park, ParkCode, Retry, Wait, backoff
+from worker.outcome import Outcome, Park, ParkCode, Retry, Wait
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -91,13 +91,13 @@ def ended_by(error: CatalogError, job: Job) -> Outcome:
             job.memory.rights.forbidden(job.dataset.warehouse)
             return Park(ParkCode.FORBIDDEN, _alone(error), "grant what is missing, then `reroot retry`")
         case ErrorCode.HIDDEN:
-            return Retry(_pause(job), str(error), ParkCode.NAME_HIDDEN)
+            return Retry(job.pause(), str(error), ParkCode.NAME_HIDDEN)
         case ErrorCode.UNAUTHORIZED:
-            return Retry(_pause(job), _alone(error), ParkCode.FORBIDDEN)
+            return Retry(job.pause(), _alone(error), ParkCode.FORBIDDEN)
         case code if code in _AWAY | _DOUBT:
-            return Retry(_pause(job), str(error), ParkCode.TABLE_UNREADABLE)
+            return Retry(job.pause(), str(error), ParkCode.TABLE_UNREADABLE)
         case code if code in _OF_NAMES:
-            return Retry(_pause(job), str(error), ParkCode.REFUSED)
+            return Retry(job.pause(), str(error), ParkCode.REFUSED)
         case _:
             return Park(ParkCode.REFUSED, str(error), "mend what the catalog refuses, then `reroot retry`")
 
@@ -139,7 +139,7 @@ def _outage(error: CatalogError, job: Job) -> Wait | None:
     if error.code in _AWAY and error.retry_after:
         # Reads go on, and changes do not: Lakekeeper's maintenance mode.
         return _away(job, error.retry_after, str(error))
-    return Wait(_pause(job), f"throttled: {error}") if error.code is ErrorCode.THROTTLED else None
+    return Wait(job.pause(), f"throttled: {error}") if error.code is ErrorCode.THROTTLED else None
 
 
 def _of_other_tables(job: Job) -> CatalogError | None:
@@ -175,7 +175,3 @@ def _away(job: Job, after: float, why: str) -> Wait:
 
 def _alone(error: CatalogError) -> str:
     return f"{error}; only this table is refused: the catalog answers this client in the same warehouse"
-
-
-def _pause(job: Job) -> float:
-    return backoff(job.move.attempts, job.policy.jitter())

@@ -20,7 +20,7 @@ from worker.moves.renaming import ask_as_a_reader, rename
 from worker.moves.rights import may_withdraw
 from worker.moves.strays import withdraw_strays
 from worker.moves.withdraw import withdraw
-from worker.outcome import Done, Outcome, Park, ParkCode, Retry, Wait, backoff
+from worker.outcome import Done, Outcome, Park, ParkCode, Retry, Wait
 
 if TYPE_CHECKING:
     from worker.moves.job import Job
@@ -87,7 +87,7 @@ class _Placing:
                     return self._flip(standing, left=standing, state=State.DONE)
                 case _:
                     return self._end(step)
-        return Retry(self._pause(), f"{self.goal.source} moved under every look", ParkCode.SOURCE_MOVING)
+        return Retry(self.job.pause(), f"{self.goal.source} moved under every look", ParkCode.SOURCE_MOVING)
 
     def _may_stand_already(self) -> bool:
         """A way back goes to a name that was there before; an adopted place was made by another hand."""
@@ -162,7 +162,7 @@ class _Placing:
         if job.strategy_given:
             why = f"the catalog refuses to register {target}, which is free: it may hold a table only once"
             if job.move.attempts < _REFUSALS_BELIEVED:
-                return Retry(self._pause(), why, ParkCode.REFUSED)
+                return Retry(self.job.pause(), why, ParkCode.REFUSED)
             return Park(ParkCode.REFUSED, why, "let REROOT_STRATEGY be auto or rename, then `reroot retry`")
         if job.catalog.view_exists(target):
             return Park(
@@ -208,7 +208,7 @@ class _Placing:
                 return step
             case Park(ParkCode.TABLE_MISSING) if self.job.open(Action.RENAME):
                 # It may stand where an open rename put it, whatever was just seen there: not yet a case for a person.
-                return Retry(self._pause(), step.why, ParkCode.TABLE_MISSING)
+                return Retry(self.job.pause(), step.why, ParkCode.TABLE_MISSING)
             case Park():
                 return step
             case _:
@@ -224,10 +224,7 @@ class _Placing:
         )
 
     def _again(self, why: str) -> Retry:
-        return Retry(self._pause(), why)
-
-    def _pause(self) -> float:
-        return backoff(self.job.move.attempts, self.job.policy.jitter())
+        return Retry(self.job.pause(), why)
 
 
 def rename_home(goal: Goal) -> Park:

@@ -21,7 +21,7 @@ from worker.moves.job import OutOfTimeError
 from worker.moves.look import Gone, There, Unclear, name_taken
 from worker.moves.machine import State
 from worker.moves.ports import Action, Closed, Entry, Pointer
-from worker.outcome import Done, Outcome, Park, ParkCode, Retry, backoff
+from worker.outcome import Done, Outcome, Park, ParkCode, Retry
 
 if TYPE_CHECKING:
     from worker.identifiers import TableIdentifier
@@ -49,7 +49,7 @@ def ask_as_a_reader(job: Job, goal: Goal) -> There | Outcome | None:
     if not job.sees_namespace(goal.target.namespace):
         job.forget_namespace(goal.target.namespace)
         why = f"the catalog does not show this worker the namespace of {goal.target}"
-        return Retry(backoff(job.move.attempts, job.policy.jitter()), why, ParkCode.FORBIDDEN)
+        return Retry(job.pause(), why, ParkCode.FORBIDDEN)
     try:
         return There(job.catalog.load(goal.target))
     except CatalogError as error:
@@ -207,8 +207,7 @@ def _take_back(job: Job, goal: Goal, entry: Entry, unseen: Gone | Unclear) -> Ou
     """Rename the table back, before any commit: it cannot be read under its new name."""
     if isinstance(unseen, Gone) and isinstance(job.look(goal.source), There):
         _void(job, entry)
-        pause = backoff(job.move.attempts, job.policy.jitter())
-        return Retry(pause, f"the catalog answered the rename to {goal.target} with success and renamed nothing")
+        return Retry(job.pause(), f"the catalog answered the rename to {goal.target} with success and renamed nothing")
     return _leave(job, entry, goal.source, unseen)
 
 
@@ -219,8 +218,7 @@ def _leave(job: Job, entry: Entry, home: TableIdentifier, unseen: Gone | Unclear
     if back is not None:
         return back
     parked = _unreadable(job, entry.pointer.identifier, home, unseen)
-    pause = backoff(job.move.attempts, job.policy.jitter())
-    return parked if lasts else Retry(pause, parked.why, ParkCode.TABLE_UNREADABLE)
+    return parked if lasts else Retry(job.pause(), parked.why, ParkCode.TABLE_UNREADABLE)
 
 
 def _unreadable(job: Job, target: TableIdentifier, home: TableIdentifier, unseen: Gone | Unclear) -> Park:
@@ -279,8 +277,7 @@ def _certainly_not(job: Job, goal: Goal, entry: Entry, error: CatalogError) -> O
     if error.code is ErrorCode.NAMESPACE_MISSING:
         job.forget_namespace(goal.target.namespace)
         return Retry(0, str(error))
-    pause = backoff(job.move.attempts, job.policy.jitter())
-    return Retry(pause, f"the catalog refuses the free name {goal.target}: {error}", ParkCode.NAME_TAKEN)
+    return Retry(job.pause(), f"the catalog refuses the free name {goal.target}: {error}", ParkCode.NAME_TAKEN)
 
 
 def _soon(why: str) -> Retry:

@@ -18,7 +18,7 @@ from worker.identifiers import TableIdentifier, quarantine_identifier
 from worker.lakehouse.port import CatalogError, ErrorCode, ErrorKind, Table
 from worker.moves.look import Gone, There, Unclear, diverged, reaches
 from worker.moves.ports import Action, Closed, Entry, Pointer
-from worker.outcome import Outcome, Park, ParkCode, Retry, backoff
+from worker.outcome import Outcome, Park, ParkCode, Retry
 
 if TYPE_CHECKING:
     from worker.moves.job import Job
@@ -114,7 +114,7 @@ def _not_in_quarantine(job: Job, entry: Entry, keeper: Table, *, fence_again: bo
             return _fence(job, entry, keeper)
         case There(_):
             # The entry stays open: the rename may still be under way, and its place carries the entry's id.
-            return Retry(backoff(job.move.attempts, job.policy.jitter()), f"{name} could not be fenced")
+            return Retry(job.pause(), f"{name} could not be fenced")
         case Unclear(error) if error.code is ErrorCode.FILE_MISSING:
             return _drop_cleaned(job, entry, name, keeper, error)
         case Unclear(error):
@@ -142,7 +142,7 @@ def _drop(job: Job, entry: Entry, at: TableIdentifier, keeper: Table) -> Outcome
             raise
         match job.look(at):
             case There(_):
-                return Retry(backoff(job.move.attempts, job.policy.jitter()), f"{at} could not be dropped: {error}")
+                return Retry(job.pause(), f"{at} could not be dropped: {error}")
             case Unclear(doubt):
                 raise doubt from error
             case Gone() if at == entry.pointer.identifier:
@@ -222,7 +222,7 @@ def _give_back(job: Job, entry: Entry, then: Park | None) -> Outcome | None:
                 why = then.why if then else f"{name} was taken meanwhile"
                 return doubtful(f"{why}; the pointer is left in quarantine as {shelter}")
             case _:
-                return Retry(backoff(job.move.attempts, job.policy.jitter()), f"{shelter} is not back yet: {error}")
+                return Retry(job.pause(), f"{shelter} is not back yet: {error}")
     job.controlplane.close(entry, Closed.RETURNED)
     return then
 
